@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bench/device/probe_trials.h"
+#include "bench/spread.h"
 #include "lmdbio/base/errno_error.h"
 
 namespace lmdbio::probe {
@@ -36,7 +37,7 @@ std::string Number(double value) {
 
 std::string FigureOf(const ProbeRow& row) {
   if (row.unit.empty() || row.samples.empty()) return "";
-  const RowSpread spread = SpreadOfSamples(row.samples);
+  const tools::Spread spread = tools::SpreadOf(row.samples);
   if (row.samples.size() == 1) return fmt::format("{} {}", Number(spread.median), row.unit);
   return fmt::format("{} {} ({}..{})", Number(spread.median), row.unit, Number(spread.min),
                      Number(spread.max));

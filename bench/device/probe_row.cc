@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "bench/spread.h"
+
 namespace lmdbio::probe {
 namespace {
 
@@ -42,13 +44,6 @@ ProbeRow RowOfError(std::string name, const Error& error) {
           .note = error.message()};
 }
 
-RowSpread SpreadOfSamples(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  const size_t n = samples.size();
-  const double median = n % 2 == 1 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
-  return {median, samples.front(), samples.back()};
-}
-
 std::string ToLine(const ProbeRow& row) {
   const ordered_json object = {{"row", row.name},
                                {"state", StateName(row.state)},
@@ -81,7 +76,7 @@ ordered_json ToJson(const ProbeRow& row) {
   ordered_json object = {
       {"question", row.question}, {"row", row.name}, {"state", StateName(row.state)}};
   if (!row.unit.empty() && !row.samples.empty()) {
-    const RowSpread spread = SpreadOfSamples(row.samples);
+    const tools::Spread spread = tools::SpreadOf(row.samples);
     object["unit"] = row.unit;
     object["median"] = spread.median;
     object["min"] = spread.min;

@@ -35,14 +35,6 @@ struct ProbeRow {
 // A row that says why `name` does not work: kUnsupported for that code, else kFailed.
 ProbeRow RowOfError(std::string name, const Error& error);
 
-struct RowSpread {
-  double median = 0;
-  double min = 0;
-  double max = 0;
-};
-// Of at least one sample.
-RowSpread SpreadOfSamples(std::vector<double> samples);
-
 // One line, for the pipe from a process of the probe, and its inverse. Only the report has the
 // question.
 std::string ToLine(const ProbeRow& row);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/spread.h"
 #include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::tools {
@@ -14,20 +15,6 @@ namespace {
 constexpr double kMega = 1e6;
 constexpr double kGiga = 1e9;
 constexpr const char* kOfRaw = "% of raw";
-
-struct Spread {
-  double median = 0;
-  double min = 0;
-  double max = 0;
-};
-
-Spread SpreadOf(std::vector<double> values) {
-  if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  const double median = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-  return {median, values.front(), values.back()};
-}
 
 using Figure = std::function<double(const BenchRun&)>;
 
