@@ -166,6 +166,18 @@ class UniMol(Family):
             return [transaction.get(f"{i}".encode("ascii")) for i in range(count)]
 
 
+class UniCore(UniMol):
+    """The same file by Uni-Core's own reader, which counts in key order."""
+
+    def view(self):
+        return lmdbio.View(self.path)
+
+    def read(self):
+        with open_read(self.path) as environment, environment.begin() as transaction:
+            keys = list(transaction.cursor().iternext(values=False))
+            return [transaction.get(key) for key in keys]
+
+
 class Tape(Family):
     def write(self):
         put_all(self.path, [(str(i).encode(), pickle.dumps({"primary": "MK" * i, "id": i}))
@@ -283,11 +295,13 @@ class BasicSr(Family):
 class FairchemFiles(Family):
     """data.0000.lmdb, data.0001.lmdb, ...: each counts from 0 and has a record `length`."""
 
+    names = ("data.0000.lmdb", "data.0001.lmdb", "data.0002.lmdb")
+
     def write(self):
-        self.path = self.path.with_name("files")
+        self.path = self.path.with_suffix(".files")
         self.path.mkdir()
         for file_number, count in enumerate((40, 11, 86)):
-            path = self.path / f"data.{file_number:04d}.lmdb"
+            path = self.path / self.names[file_number]
             put_all(path, [(f"{i}".encode("ascii"), pickle.dumps((file_number, i), -1))
                            for i in range(count)])
             put_all(path, [(b"length", pickle.dumps(count, -1))])
@@ -300,6 +314,40 @@ class FairchemFiles(Family):
         for path in sorted(self.path.glob("*.lmdb")):
             length = pickle.loads(get_all(path, [b"length"])[0])
             found += get_all(path, [f"{i}".encode("ascii") for i in range(length)])
+        return found
+
+
+class FairchemFolder(FairchemFiles):
+    """A folder of them: the reader takes them in the order of their names."""
+
+    names = ("2.lmdb", "10.lmdb", "1.lmdb")
+
+    def write(self):
+        super().write()
+        (self.path / "data_log.0000.txt").write_text("random1,frame0")
+
+    def view(self):
+        return views.fairchem(self.path)
+
+
+class AseLmdbFolder(AseLmdb):
+    """A folder of *.aselmdb, and sizes beside them."""
+
+    def write(self):
+        self.folder = self.path.with_suffix(".files")
+        self.folder.mkdir()
+        for name, self.count in ("2.aselmdb", 50), ("10.aselmdb", 87):
+            self.path = self.folder / name
+            super().write()
+        (self.folder / "metadata.npz").touch()
+
+    def view(self):
+        return views.aselmdb(str(self.folder))
+
+    def read(self):
+        found = []
+        for self.path in sorted(self.folder.glob("*.aselmdb")):
+            found += super().read()
         return found
 
 
@@ -341,8 +389,9 @@ class NamedDatabases(Family):
         return [dict(zip(found, pair)) for pair in zip(*found.values())]
 
 
-FAMILIES = (Fairchem, FairchemWithoutLength, AseLmdb, DeepMd, UniMol, Tape, Atom3d, Tensorpack,
-            EfficientPyTorch, Ocr, Arrays, BasicSr, FairchemFiles, Recommender, NamedDatabases)
+FAMILIES = (Fairchem, FairchemWithoutLength, AseLmdb, DeepMd, UniMol, UniCore, Tape, Atom3d,
+            Tensorpack, EfficientPyTorch, Ocr, Arrays, BasicSr, FairchemFiles, FairchemFolder,
+            AseLmdbFolder, Recommender, NamedDatabases)
 
 
 def value_of(sample):

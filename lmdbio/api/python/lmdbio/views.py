@@ -7,8 +7,9 @@ Each returns a View. Further arguments are those of View, for example subset=.
 
 from __future__ import annotations
 
+import glob
 import os
-from typing import Any, Tuple, Union
+from typing import Any, List, Tuple, Union
 
 from lmdbio._errors import InvalidArgumentError
 from lmdbio._keys import as_keys
@@ -29,15 +30,26 @@ def _numeric(path: Path, beside: Tuple[bytes, ...], more: Any) -> View:
     return View(path, **{"order": "numeric", **more})
 
 
+def _in_folder(path: Any, ending: str) -> Union[Path, List[str]]:
+    """Returns the files of a folder in the order of their names, in which the family's reader
+    takes them, too; any other path as it is."""
+    if (not isinstance(path, (str, os.PathLike)) or not os.path.isdir(path)
+            or os.path.exists(os.path.join(path, "data.mdb"))):
+        return path
+    return sorted(glob.glob(os.path.join(glob.escape(os.fspath(path)), "*" + ending))) or path
+
+
 def fairchem(path: Path, **more: Any) -> View:
-    """fairchem and OCP: keys "0", "1", ..., and the record `length`. Values are pickles."""
-    return _numeric(path, (b"length",), more)
+    """fairchem and OCP: keys "0", "1", ..., and the record `length`. Values are pickles. A folder
+    stands for its files *.lmdb in the order of their names."""
+    return _numeric(_in_folder(path, ".lmdb"), (b"length",), more)
 
 
 def aselmdb(path: Path, **more: Any) -> View:
     """ASE databases in LMDB, as of OMol25 and OMat24: keys from "1" on, without those of deleted
-    rows. Values are JSON, compressed by zlib."""
-    return _numeric(path, (b"nextid", b"deleted_ids", b"metadata"), more)
+    rows. Values are JSON, compressed by zlib. A folder stands for its files *.aselmdb in the order
+    of their names."""
+    return _numeric(_in_folder(path, ".aselmdb"), (b"nextid", b"deleted_ids", b"metadata"), more)
 
 
 def deepmd(path: Path, **more: Any) -> View:
@@ -46,7 +58,8 @@ def deepmd(path: Path, **more: Any) -> View:
 
 
 def unimol(path: Path, **more: Any) -> View:
-    """Uni-Mol: keys "0", "1", ... Values are pickles."""
+    """Uni-Mol: keys "0", "1", ... Values are pickles. Uni-Core's own LMDBDataset counts in key
+    order, and Uni-Mol 2 has keys of 4 bytes: for them take the path itself."""
     return _numeric(path, (), more)
 
 
