@@ -34,7 +34,7 @@ from lmdbio import views
 PACKAGES = {
     "ase": "ase", "ase-db-backends": "ase_db_backends", "atom3d": "atom3d", "basicsr": "basicsr",
     "deepmd-kit": "deepmd", "dpdata": "dpdata", "fairchem-core": "fairchem",
-    "indicphotoocr": "IndicPhotoOCR", "lmdb": "lmdb", "mmocr": "mmocr",
+    "indicphotoocr": "IndicPhotoOCR", "lmdb": "lmdb", "mmagic": "mmagic", "mmocr": "mmocr",
     "openocr-python": "openocr", "tape-proteins": "tape", "tensorpack": "tensorpack",
     "torchfm": "torchfm", "unimol-tools": "unimol_tools"}
 PYTHON = pathlib.Path(__file__).resolve().parents[3] / "build" / "families" / "bin" / "python"
@@ -586,8 +586,7 @@ class BasicSrTest(FamilyCase, unittest.TestCase):
             names = [f"{i}" for i in range(cls.count)]
             for i, name in enumerate(names):
                 cv2.imwrite(str(source / f"{name}.png"), np.full((size, size, 3), i, np.uint8))
-            cls.writer(str(source), str(path), [f"{name}.png" for name in names], names,
-                       map_size=1 << 24)
+            cls.writer(str(source), str(path), [f"{name}.png" for name in names], names)
 
     @classmethod
     def view(cls):
@@ -603,6 +602,43 @@ class BasicSrTest(FamilyCase, unittest.TestCase):
     @classmethod
     def decode(cls, sample):
         return {name: cls.image_of(record.value) for name, record in sample.items()}
+
+
+class MmagicTest(BasicSrTest):
+    """mmagic: make_lmdb of its converters, and its BasicImageDataset, in the order of the list."""
+
+    @classmethod
+    def load(cls):
+        with importing("mmagic.datasets.transforms",
+                       without=("click", "matplotlib", "rich", "torchvision", "yapf")):
+            import mmcv
+            from mmagic.datasets.basic_image_dataset import BasicImageDataset
+            from mmagic.datasets.transforms.loading import LoadImageFromFile
+            path = next(path for path in metadata.files("mmagic")
+                        if path.name == "preprocess_df2k_ost_dataset.py").locate()
+            spec = importlib.util.spec_from_file_location("mmagic_converter", path)
+            converter = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(converter)
+        cls.dataset, cls.load_image = BasicImageDataset, LoadImageFromFile
+        cls.writer, cls.image_of = map(staticmethod, (converter.make_lmdb, mmcv.imfrombytes))
+
+    @classmethod
+    def keys(cls):
+        lines = (cls.gt / "meta_info.txt").read_text().splitlines()
+        return [line.split(".")[0] for line in lines]
+
+    @classmethod
+    def view(cls):
+        return views.basicsr(cls.path, cls.gt, subset=cls.keys())
+
+    @classmethod
+    def read(cls):
+        paths = {"lq": cls.path, "gt": cls.gt}
+        pipeline = [cls.load_image(name, backend_args={"backend": "lmdb", "db_path": str(path)})
+                    for name, path in paths.items()]
+        dataset = cls.dataset(ann_file=str(cls.gt / "meta_info.txt"), data_root=str(cls.folder),
+                              data_prefix=dict.fromkeys(paths, ""), pipeline=pipeline)
+        return [{name: sample[name] for name in paths} for sample in dataset]
 
 
 class RecommenderTest(FamilyCase, unittest.TestCase):

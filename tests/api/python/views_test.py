@@ -270,7 +270,7 @@ class BasicSr(Family):
     """Two databases in folders, and meta_info.txt beside data.mdb."""
 
     def write(self):
-        self.gt = self.path.with_name("gt.lmdb")
+        self.gt = self.path.with_suffix(".gt")
         names = [f"{random.Random(i).getrandbits(40):010x}" for i in range(self.count)]
         for path, length in (self.path, 20), (self.gt, 300):
             put_all(path, [(name.encode("ascii"), name.encode() * length) for name in names],
@@ -288,6 +288,22 @@ class BasicSr(Family):
             keys[path] = {line.split(".")[0] for line in lines}
         assert keys[self.path] == keys[self.gt]
         names = [name.encode() for name in sorted(keys[self.gt])]
+        return [{"lq": lq, "gt": gt} for lq, gt in zip(get_all(self.path, names),
+                                                      get_all(self.gt, names))]
+
+
+class Mmagic(BasicSr):
+    """The same files by mmagic's reader, in the order of meta_info.txt."""
+
+    def keys(self):
+        lines = (self.gt / "meta_info.txt").read_text().splitlines()
+        return [line.split(".")[0] for line in lines]
+
+    def view(self):
+        return views.basicsr(self.path, self.gt, subset=self.keys())
+
+    def read(self):
+        names = [name.encode() for name in self.keys()]
         return [{"lq": lq, "gt": gt} for lq, gt in zip(get_all(self.path, names),
                                                       get_all(self.gt, names))]
 
@@ -390,8 +406,8 @@ class NamedDatabases(Family):
 
 
 FAMILIES = (Fairchem, FairchemWithoutLength, AseLmdb, DeepMd, UniMol, UniCore, Tape, Atom3d,
-            Tensorpack, EfficientPyTorch, Ocr, Arrays, BasicSr, FairchemFiles, FairchemFolder,
-            AseLmdbFolder, Recommender, NamedDatabases)
+            Tensorpack, EfficientPyTorch, Ocr, Arrays, BasicSr, Mmagic, FairchemFiles,
+            FairchemFolder, AseLmdbFolder, Recommender, NamedDatabases)
 
 
 def value_of(sample):

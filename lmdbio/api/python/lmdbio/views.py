@@ -95,5 +95,6 @@ def arrays(path: Path, *names: str, **more: Any) -> View:
 
 def basicsr(lq: Path, gt: Path, **more: Any) -> View:
     """BasicSR, NAFNet and mmagic: pairs of two files with equal keys, as fields `lq` and `gt`.
-    Values are files of images."""
+    Values are files of images. Samples are in the order of keys, as in BasicSR; mmagic counts in
+    that of meta_info.txt, which is subset=[line.split(".")[0] for line in open(...)]."""
     return View(lq, **{"fields": {"lq": None, "gt": os.fspath(gt)}, **more})
