@@ -4,15 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/sync/reduce/integer_scale.h"
 #include "lmdbio/sync/reduce/reduce_dispatch.h"
 
 namespace lmdbio::sync {
 namespace {
-
-__extension__ using Wide = unsigned __int128;
 
 // Chosen once in the life of the process. Ranks on different processors may choose different
 // kernels; the bits are the same (reduce_kernels.h).
@@ -22,59 +20,10 @@ const ReduceKernels& Kernels() {
   return kernels;
 }
 
-// The absolute value of a finite number as mantissa * 2^exponent, and its sign.
-struct Parts {
-  uint64_t mantissa = 0;  // < 2^53
-  int exponent = 0;
-  bool is_negative = false;
-};
-
-Parts PartsOf(double number) {
-  Parts parts;
-  // `fraction` is 0 or in [0.5, 1), with at most 53 bits. So its product with 2^53 is an integer
-  // and exact.
-  const double fraction = std::frexp(std::fabs(number), &parts.exponent);
-  parts.mantissa = static_cast<uint64_t>(std::ldexp(fraction, 53));
-  parts.exponent -= 53;
-  parts.is_negative = std::signbit(number);
-  return parts;
-}
-
-// |value| * mantissa * 2^exponent, truncated towards zero, at most 2^64 - 1. The product of the two
-// integers has less than 117 bits, so it is exact in 128 bits.
-uint64_t CutProduct(uint64_t value, const Parts& factor) {
-  Wide product = Wide{value} * factor.mantissa;  // < 2^117
-  // The product has fewer than 128 bits, and a shift by 128 or more is undefined.
-  if (factor.exponent <= -128) return 0;
-  if (factor.exponent < 0) {
-    product >>= -factor.exponent;
-  } else if (product != 0) {
-    if (factor.exponent >= 64) return std::numeric_limits<uint64_t>::max();
-    // Bits that the shift to the left would move beyond 64 make the product too large.
-    if (product >> (64 - factor.exponent) != 0) return std::numeric_limits<uint64_t>::max();
-    product <<= factor.exponent;
-  }
-  constexpr auto kMax = std::numeric_limits<uint64_t>::max();
-  return product > kMax ? kMax : static_cast<uint64_t>(product);
-}
-
-// Computes with the magnitude, because the sign of the result is known at once. The magnitude of
-// the smallest integer is one more than that of the largest, and fits the unsigned type.
-template <typename T>
-T ScaledInteger(T value, const Parts& factor) {
-  const bool is_negative = (value < 0) != factor.is_negative;
-  const auto bits = static_cast<uint64_t>(static_cast<int64_t>(value));
-  const uint64_t size = CutProduct(value < 0 ? 0 - bits : bits, factor);
-  constexpr auto kMax = static_cast<uint64_t>(std::numeric_limits<T>::max());
-  if (!is_negative) return size > kMax ? std::numeric_limits<T>::max() : static_cast<T>(size);
-  if (size > kMax) return std::numeric_limits<T>::min();
-  return static_cast<T>(-static_cast<int64_t>(size));
-}
-
 template <typename T>
 void ScaleIntegers(double scale, std::byte* values, size_t count) {
   LMDBIO_CHECK(std::isfinite(scale));
-  const Parts parts = PartsOf(scale);
+  const ScaleParts parts = ScalePartsOf(scale);
   for (size_t i = 0; i < count; ++i) {
     T value = 0;
     std::memcpy(&value, values + i * sizeof(T), sizeof(T));
@@ -84,6 +33,18 @@ void ScaleIntegers(double scale, std::byte* values, size_t count) {
 }
 
 }  // namespace
+
+ScaleParts ScalePartsOf(double scale) {
+  ScaleParts parts;
+  int exponent = 0;
+  // `fraction` is 0 or in [0.5, 1), with at most 53 bits. So its product with 2^53 is an integer
+  // and exact.
+  const double fraction = std::frexp(std::fabs(scale), &exponent);
+  parts.mantissa = static_cast<uint64_t>(std::ldexp(fraction, 53));
+  parts.exponent = exponent - 53;
+  parts.is_negative = std::signbit(scale);
+  return parts;
+}
 
 void Reduce(DataType type, const Reduction& reduction, std::byte* into, const std::byte* from,
             size_t count) {

@@ -4,8 +4,8 @@
 // A file that includes this header is compiled with the instructions of its kind. If it had inline
 // functions with external linkage, the linker could keep their copy for the whole program, and
 // other processors would execute unknown instructions. So everything here has internal linkage, and
-// calls only builtins. All files make the same operations in the same order, so they give the same
-// bits.
+// calls only builtins and functions that are always inlined (host_device.h). All files make the
+// same operations in the same order, so they give the same bits.
 #ifndef LMDBIO_SYNC_REDUCE_REDUCE_KERNELS_H_
 #define LMDBIO_SYNC_REDUCE_REDUCE_KERNELS_H_
 
@@ -17,6 +17,7 @@
 #include <immintrin.h>
 #endif
 
+#include "lmdbio/sync/reduce/half_bits.h"
 #include "lmdbio/sync/reduce/reduce_dispatch.h"
 
 namespace lmdbio::sync {
@@ -62,69 +63,36 @@ struct BFloat16 {
   using Vector = Floats;
   static constexpr size_t kElementBytes = 2;
   static Vector Load(const std::byte* from) {
-    return (Floats)(__builtin_convertvector(LoadAs<Halves>(from), Ints) << 16);
+    return WidenBFloat16<Floats>(__builtin_convertvector(LoadAs<Halves>(from), Ints));
   }
-  // Rounds to the nearest even. A NaN stays a NaN, also if only its lower bits are set.
   static void Store(std::byte* to, const Vector& values) {
-    const Unsigneds bits = (Unsigneds)values;
-    const Unsigneds rounded = bits + (0x7FFF + ((bits >> 16) & 1));
-    const Unsigneds chosen = values != values ? bits | 0x400000 : rounded;
-    StoreAs(to, __builtin_convertvector(chosen >> 16, Halves));
+    StoreAs(to, __builtin_convertvector(NarrowBFloat16<Unsigneds>(values), Halves));
   }
 };
 
 #if defined(__AVX2__) && defined(__F16C__)
 #define LMDBIO_HALF_INSTRUCTIONS
-#else
-// Conversions for processors without such instructions, after F. Giesen's half_to_float and
-// float_to_half_fast3_rtne. NaNs are the same as those of the instructions.
-Floats WidenHalves(const Halves& halves) {
-  constexpr int32_t kExponent = 0x7C00 << 13;
-  const Ints wide = __builtin_convertvector(halves, Ints);
-  const Ints sign = (wide & 0x8000) << 16;
-  const Ints shifted = (wide & 0x7FFF) << 13;
-  const Ints exponent = shifted & kExponent;
-  const Ints normal = shifted + ((127 - 15) << 23);
-  const Ints endless = shifted + ((255 - 31) << 23);
-  const Ints quiet = (shifted & 0x7FFFFF) != 0 ? endless | 0x400000 : endless;
-  const Ints magic = Ints{} + (113 << 23);
-  const Ints tiny = (Ints)((Floats)(normal + (1 << 23)) - (Floats)magic);
-  const Ints small = exponent == 0 ? tiny : normal;
-  return (Floats)(sign | (exponent == kExponent ? quiet : small));
-}
-
-Halves NarrowFloats(const Floats& floats) {
-  constexpr int32_t kTooLarge = (127 + 16) << 23;
-  constexpr int32_t kEndless = 255 << 23;
-  constexpr int32_t kTinyMagic = ((127 - 15) + (23 - 10) + 1) << 23;
-  const Ints all = (Ints)floats;
-  const Ints sign = (all >> 16) & 0x8000;
-  const Ints bits = all & 0x7FFFFFFF;
-  const Ints nan = 0x7E00 | ((bits >> 13) & 0x3FF);
-  const Ints large = bits > kEndless ? nan : Ints{} + 0x7C00;
-  const Ints magic = Ints{} + kTinyMagic;
-  const Ints tiny = (Ints)((Floats)bits + (Floats)magic) - magic;
-  const Ints normal = (bits - ((127 - 15) << 23) + 0xFFF + ((bits >> 13) & 1)) >> 13;
-  const Ints small = bits < (113 << 23) ? tiny : normal;
-  return __builtin_convertvector(sign | (bits >= kTooLarge ? large : small), Halves);
-}
 #endif
 
+// Processors without instructions for halves compute.
 struct Float16 {
   using Number = float;
   using Vector = Floats;
   static constexpr size_t kElementBytes = 2;
-#ifdef LMDBIO_HALF_INSTRUCTIONS
   static Vector Load(const std::byte* from) {
+#ifdef LMDBIO_HALF_INSTRUCTIONS
     return (Floats)_mm256_cvtph_ps(LoadAs<__m128i>(from));
+#else
+    return WidenFloat16<Floats>(__builtin_convertvector(LoadAs<Halves>(from), Ints));
+#endif
   }
   static void Store(std::byte* to, const Vector& values) {
+#ifdef LMDBIO_HALF_INSTRUCTIONS
     StoreAs(to, _mm256_cvtps_ph((__m256)values, _MM_FROUND_TO_NEAREST_INT));
-  }
 #else
-  static Vector Load(const std::byte* from) { return WidenHalves(LoadAs<Halves>(from)); }
-  static void Store(std::byte* to, const Vector& values) { StoreAs(to, NarrowFloats(values)); }
+    StoreAs(to, __builtin_convertvector(NarrowFloat16<Ints>(values), Halves));
 #endif
+  }
 };
 
 // Integers are added and multiplied as unsigned ones, which wrap around.
