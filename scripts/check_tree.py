@@ -73,6 +73,7 @@ MAY_INCLUDE = {
     "trace": ["base"],
     "device": ["base"],
     "sync/reduce": ["base"],
+    "kernels": ["base", "device", "sync/reduce"],
     "sync/collective": ["base", "sync/reduce"],
     "sync/over_memory": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "sync/reduce", "sync/collective"],

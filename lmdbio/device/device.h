@@ -98,6 +98,9 @@ class Device {
   }
   PointerCacheCounts pointer_counts() const { return cache_->counts(); }
 
+  // For other rooms that call functions of the driver on this device.
+  const std::shared_ptr<PrimaryContext>& context() const { return context_; }
+
   // Destructors have no result. The first failure in one of them is kept here.
   // Errors: as PrimaryContext::release_failure
   Status release_failure() const { return context_->release_failure(); }

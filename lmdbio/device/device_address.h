@@ -27,6 +27,16 @@ struct DeviceSpan {
   constexpr bool Holds(uint64_t offset, uint64_t size) const {
     return offset <= size_bytes && size <= size_bytes - offset;
   }
+  // Whether all of its bytes have an address; false for a span at address 0.
+  constexpr bool HasAddresses() const {
+    return size_bytes == 0 || (begin.value != 0 && begin.value + size_bytes > begin.value);
+  }
+  // Whether both have a byte in common.
+  // Requires: both HasAddresses()
+  constexpr bool Overlaps(const DeviceSpan& other) const {
+    return size_bytes > 0 && other.size_bytes > 0 && begin < other.begin + other.size_bytes &&
+           other.begin < begin + size_bytes;
+  }
   friend constexpr bool operator==(const DeviceSpan&, const DeviceSpan&) = default;
 };
 

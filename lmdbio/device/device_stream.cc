@@ -89,6 +89,16 @@ Status DeviceStream::Fill(DeviceAddress to, std::byte value, uint64_t size_bytes
   });
 }
 
+// The driver does not write to the parameter, but its array of pointers is not const.
+Status DeviceStream::Launch(FunctionHandle function, const LaunchShape& shape,
+                            const void* parameter) {
+  void* parameters[] = {const_cast<void*>(parameter)};
+  return owned_->context->Run("cuLaunchKernel", [&](const DriverTable& driver) {
+    return driver.LaunchKernel(function, shape.blocks, 1, 1, shape.threads, 1, 1, 0, owned_->handle,
+                               parameters, nullptr);
+  });
+}
+
 Status DeviceStream::Record(DeviceEvent& event) {
   LMDBIO_TRY_VOID(owned_->context->Run("cuEventRecord", [&](const DriverTable& driver) {
     return driver.EventRecord(event.native(), owned_->handle);

@@ -17,6 +17,12 @@
 
 namespace lmdbio::device {
 
+// The threads of one launch of a kernel.
+struct LaunchShape {
+  uint32_t blocks = 0;   // [> 0]
+  uint32_t threads = 0;  // [1 to 1,024] in each block
+};
+
 // Each call enqueues work and returns. Only Synchronize waits.
 //
 // Memory, pinned memory and events of work that is under way stay alive until it is done: a stream
@@ -45,6 +51,12 @@ class DeviceStream {
   // Fills with one byte.
   // Errors: see above
   Status Fill(DeviceAddress to, std::byte value, uint64_t size_bytes);
+
+  // Runs a kernel that takes one parameter, whose bytes this call copies.
+  // function   of a module of this device, which lives until the kernel is done
+  // parameter  of the size that the kernel declares
+  // Errors: see above
+  Status Launch(FunctionHandle function, const LaunchShape& shape, const void* parameter);
 
   // The event stands for all work that was enqueued here before. An earlier record is forgotten,
   // but not by waits that were enqueued for it.

@@ -27,10 +27,6 @@ constexpr const char* kNeeded = "lmdbio needs CUDA 12.0 or later (driver 525 or 
 using Lookup = DriverCode (*)(const char* name, void** function, int interface_version,
                               uint64_t flags, int* found);
 
-std::string VersionText(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 Result<void*> OpenLibrary(const char* library) {
   void* const opened = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (opened != nullptr) return opened;
@@ -93,6 +89,10 @@ struct Opening {
 };
 
 }  // namespace
+
+std::string VersionText(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 Result<DriverTable> LoadDriver(const char* library) {
   LMDBIO_TRY(void* const opened, OpenLibrary(library));

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "lmdbio/base/status.h"
 
@@ -26,11 +27,17 @@ inline constexpr DriverCode kNotInitialized = 3;
 inline constexpr DriverCode kDeinitialized = 4;
 inline constexpr DriverCode kNoDevice = 100;
 inline constexpr DriverCode kInvalidDevice = 101;
+inline constexpr DriverCode kInvalidImage = 200;
 inline constexpr DriverCode kInvalidContext = 201;
 inline constexpr DriverCode kMapFailed = 205;
+inline constexpr DriverCode kNoBinaryForGpu = 209;
 inline constexpr DriverCode kUncorrectableMemory = 214;
+inline constexpr DriverCode kInvalidPtx = 218;
 inline constexpr DriverCode kUncorrectableLink = 220;
+inline constexpr DriverCode kNoPtxCompiler = 221;
+inline constexpr DriverCode kUnsupportedPtxVersion = 222;
 inline constexpr DriverCode kInvalidHandle = 400;
+inline constexpr DriverCode kNoSuchName = 500;
 inline constexpr DriverCode kNotReady = 600;
 inline constexpr DriverCode kIllegalAddress = 700;
 inline constexpr DriverCode kContextIsDestroyed = 709;
@@ -52,6 +59,8 @@ using DeviceNumber = int;
 using ContextHandle = struct DriverContext*;
 using StreamHandle = struct DriverStream*;
 using EventHandle = struct DriverEvent*;
+using ModuleHandle = struct DriverModule*;
+using FunctionHandle = struct DriverFunction*;
 
 enum class DeviceAttribute : int {
   kMultiprocessorCount = 16,
@@ -117,8 +126,9 @@ static_assert(sizeof(MemcpyAttributes) == 24);
 // StreamBatchMemOp refuses more.
 inline constexpr size_t kMemoryOperationsMax = 255;
 
-// The driver's functions. Sizes are in bytes. Functions that begin with Ipc, StreamBatchMemOp,
-// StreamWriteValue64 and MemcpyBatchAsync are null if this driver lacks them; all others are there.
+// The driver's functions. Sizes are in bytes. Functions that begin with Ipc, FuncLoad,
+// StreamBatchMemOp, StreamWriteValue64 and MemcpyBatchAsync are null if this driver lacks them; the
+// others are there.
 struct DriverTable {
   DriverCode (*Init)(unsigned flags) = nullptr;
   DriverCode (*DriverGetVersion)(int* version) = nullptr;
@@ -167,6 +177,17 @@ struct DriverTable {
   DriverCode (*EventRecord)(EventHandle event, StreamHandle stream) = nullptr;
   DriverCode (*EventQuery)(EventHandle event) = nullptr;
   DriverCode (*EventElapsedTime)(float* milliseconds, EventHandle begin, EventHandle end) = nullptr;
+
+  DriverCode (*ModuleLoadData)(ModuleHandle* module, const void* image) = nullptr;
+  DriverCode (*ModuleUnload)(ModuleHandle module) = nullptr;
+  DriverCode (*ModuleGetFunction)(FunctionHandle* function, ModuleHandle module,
+                                  const char* name) = nullptr;
+  // parameters  one pointer for each parameter of the kernel, whose value the driver copies
+  DriverCode (*LaunchKernel)(FunctionHandle function, unsigned blocks_x, unsigned blocks_y,
+                             unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                             unsigned threads_z, unsigned shared_bytes, StreamHandle stream,
+                             void** parameters, void** extra) = nullptr;
+  DriverCode (*FuncLoad)(FunctionHandle function) = nullptr;  // since CUDA 12.4
 
   DriverCode (*IpcGetMemHandle)(IpcMemoryHandle* handle, uint64_t address) = nullptr;
   DriverCode (*IpcOpenMemHandle)(uint64_t* address, IpcMemoryHandle handle,
@@ -230,6 +251,11 @@ void ForEachFunction(Table& table, Visit&& visit) {
   visit("cuEventRecord", kRequired, table.EventRecord);
   visit("cuEventQuery", kRequired, table.EventQuery);
   visit("cuEventElapsedTime", kRequired, table.EventElapsedTime);
+  visit("cuModuleLoadData", kRequired, table.ModuleLoadData);
+  visit("cuModuleUnload", kRequired, table.ModuleUnload);
+  visit("cuModuleGetFunction", kRequired, table.ModuleGetFunction);
+  visit("cuLaunchKernel", kRequired, table.LaunchKernel);
+  visit("cuFuncLoad", kOptional, table.FuncLoad);
   visit("cuIpcGetMemHandle", kOptional, table.IpcGetMemHandle);
   visit("cuIpcOpenMemHandle", kOptional, table.IpcOpenMemHandle);
   visit("cuIpcCloseMemHandle", kOptional, table.IpcCloseMemHandle);
@@ -244,6 +270,9 @@ void ForEachFunction(Table& table, Visit&& visit) {
 // each later one keeps. MemcpyBatchAsync is that of CUDA 12.8.
 inline constexpr int kDriverInterface = 12000;
 inline constexpr int kBatchCopyInterface = 12080;
+
+// A version of CUDA, as the driver tells it: "12.8" for 12080.
+std::string VersionText(int version);
 
 // Opens a driver, looks up its functions, and initialises it. The library stays open until the
 // process ends.

@@ -95,6 +95,12 @@ COMPARE_NUMBER(driver_code::kInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
 COMPARE_NUMBER(driver_code::kInvalidContext, CUDA_ERROR_INVALID_CONTEXT);
 COMPARE_NUMBER(driver_code::kUncorrectableMemory, CUDA_ERROR_ECC_UNCORRECTABLE);
 COMPARE_NUMBER(driver_code::kUncorrectableLink, CUDA_ERROR_NVLINK_UNCORRECTABLE);
+COMPARE_NUMBER(driver_code::kInvalidImage, CUDA_ERROR_INVALID_IMAGE);
+COMPARE_NUMBER(driver_code::kNoBinaryForGpu, CUDA_ERROR_NO_BINARY_FOR_GPU);
+COMPARE_NUMBER(driver_code::kInvalidPtx, CUDA_ERROR_INVALID_PTX);
+COMPARE_NUMBER(driver_code::kNoPtxCompiler, CUDA_ERROR_JIT_COMPILER_NOT_FOUND);
+COMPARE_NUMBER(driver_code::kUnsupportedPtxVersion, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+COMPARE_NUMBER(driver_code::kNoSuchName, CUDA_ERROR_NOT_FOUND);
 COMPARE_NUMBER(driver_code::kInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
 COMPARE_NUMBER(driver_code::kNotReady, CUDA_ERROR_NOT_READY);
 COMPARE_NUMBER(driver_code::kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -200,6 +206,15 @@ void CompareCalls() {
   COMPARE_CALL(EventRecord);
   COMPARE_CALL(EventQuery);
   COMPARE_CALL(EventElapsedTime);
+  COMPARE_CALL(ModuleLoadData);
+  COMPARE_CALL(ModuleUnload);
+  COMPARE_CALL(ModuleGetFunction);
+  COMPARE_CALL(LaunchKernel);
+#if CUDA_VERSION >= 12040
+  COMPARE_CALL(FuncLoad);
+#else
+  ++compared;
+#endif
   COMPARE_CALL(IpcGetMemHandle);
   COMPARE_CALL(IpcOpenMemHandle);
   COMPARE_CALL(IpcCloseMemHandle);

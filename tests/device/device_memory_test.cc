@@ -57,6 +57,26 @@ TEST_CASE("Allocate gives zeros, also where memory was used before", "[device_me
   CHECK(gpu.Peek(memory.begin(), 5000) == std::string(5000, '\0'));
 }
 
+TEST_CASE("Spans tell what they hold and overlap", "[device_memory]") {
+  const DeviceSpan span = {{100}, 10};
+  CHECK(span.Holds(0, 10));
+  CHECK(span.Holds(10, 0));
+  CHECK(!span.Holds(1, 10));
+  CHECK(!span.Holds(11, 0));
+  CHECK(span.Overlaps({{109}, 5}));
+  CHECK(!span.Overlaps({{110}, 5}));
+  CHECK(span.Overlaps({{91}, 10}));
+  CHECK(!span.Overlaps({{90}, 10}));
+  CHECK(!span.Overlaps({{105}, 0}));
+  CHECK(!DeviceSpan{{105}, 0}.Overlaps(span));
+  CHECK(span.HasAddresses());
+  CHECK(DeviceSpan{}.HasAddresses());
+  CHECK(!DeviceSpan{{0}, 1}.HasAddresses());
+  CHECK(DeviceSpan{{~uint64_t{0} - 9}, 9}.HasAddresses());
+  CHECK(!DeviceSpan{{~uint64_t{0} - 9}, 10}.HasAddresses());
+  CHECK(!DeviceSpan{{~uint64_t{0} - 9}, 11}.HasAddresses());
+}
+
 TEST_CASE("Host code that follows a device address dies there", "[device_memory]") {
   const EmulatedGpu gpu;
   const auto device = gpu.Open();

@@ -141,6 +141,7 @@ void AddDeviceFunctions(device::DriverTable& table);
 void AddMemoryFunctions(device::DriverTable& table);
 void AddStreamFunctions(device::DriverTable& table);
 void AddEventFunctions(device::DriverTable& table);
+void AddModuleFunctions(device::DriverTable& table);
 void AddTicketFunctions(device::DriverTable& table);
 void AddBatchFunctions(device::DriverTable& table);
 

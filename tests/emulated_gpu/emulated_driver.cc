@@ -19,6 +19,7 @@ DriverTable WholeTable() {
   AddMemoryFunctions(table);
   AddStreamFunctions(table);
   AddEventFunctions(table);
+  AddModuleFunctions(table);
   AddTicketFunctions(table);
   AddBatchFunctions(table);
   return table;
@@ -74,6 +75,11 @@ const EmulatedControl kControl = {
         [] {
           const std::lock_guard lock(machine_mutex);
           return Machine().Objects();
+        },
+    .LazyLoads =
+        [] {
+          const std::lock_guard lock(machine_mutex);
+          return Machine().modules.lazy_loads;
         },
     .QueuedCount = []() -> uint64_t {
       const std::lock_guard lock(machine_mutex);

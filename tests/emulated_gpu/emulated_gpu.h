@@ -25,6 +25,9 @@ namespace lmdbio::test {
 inline constexpr int kEmulatedDevices = 3;
 inline constexpr uint64_t kEmulatedMemoryBytes = uint64_t{64} << 20;  // of each device
 
+// Machine code for the stand-in. It also takes that of nvcc, and runs its own kernels for it.
+inline constexpr char kEmulatedImage[] = "kernels for the emulated GPU";
+
 // Objects that a process has and has not given back.
 struct EmulatedObjects {
   uint64_t allocations = 0;
@@ -32,11 +35,12 @@ struct EmulatedObjects {
   uint64_t pinned = 0;
   uint64_t streams = 0;
   uint64_t events = 0;
+  uint64_t modules = 0;
   uint64_t contexts = 0;     // retained more often than released
-  uint64_t left_behind = 0;  // of the first five, that ended with their context
+  uint64_t left_behind = 0;  // of the first six, that ended with their context
 
   uint64_t total() const {
-    return allocations + imports + pinned + streams + events + contexts + left_behind;
+    return allocations + imports + pinned + streams + events + modules + contexts + left_behind;
   }
 };
 
@@ -59,6 +63,8 @@ struct EmulatedControl {
   // Calls since Reset; all of them for null.
   uint64_t (*CallCount)(const char* name);
   EmulatedObjects (*Objects)();
+  // Launches of a kernel whose code was not loaded before.
+  uint64_t (*LazyLoads)();
   // Operations that were enqueued and have not run.
   uint64_t (*QueuedCount)();
   // Memory that moves between host and device, at an address that was freed last if one is free.

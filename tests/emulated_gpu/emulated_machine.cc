@@ -19,6 +19,8 @@ bool EmulatedMachine::Release(int ordinal) {
   left_behind_ += tables.DropAll(ordinal) + queues.DropAll(ordinal);
   left_behind_ +=
       std::erase_if(events, [&](const auto& entry) { return entry.second.ordinal == ordinal; });
+  left_behind_ += std::erase_if(modules.loaded,
+                                [&](const auto& entry) { return entry.second.ordinal == ordinal; });
   queues.Open(WorkQueues::DefaultOf(ordinal), ordinal);
   return true;
 }
@@ -28,6 +30,7 @@ EmulatedObjects EmulatedMachine::Objects() const {
   tables.Count(objects);
   objects.streams = queues.OpenCount();
   objects.events = events.size();
+  objects.modules = modules.loaded.size();
   for (const EmulatedContext& context : contexts) objects.contexts += context.retained;
   objects.left_behind = left_behind_;
   return objects;

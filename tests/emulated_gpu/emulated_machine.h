@@ -14,6 +14,7 @@
 #include "tests/emulated_gpu/device_file.h"
 #include "tests/emulated_gpu/device_tables.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_kernels.h"
 #include "tests/emulated_gpu/work_queues.h"
 
 namespace lmdbio::test {
@@ -29,6 +30,21 @@ struct EmulatedEvent {
   unsigned flags = 0;
   std::shared_ptr<EventRecords> records;
   std::optional<uint64_t> shared_place;  // in the file
+};
+
+struct EmulatedFunction {
+  const EmulatedKernel* kernel = nullptr;
+  bool is_loaded = false;
+};
+
+struct EmulatedModule {
+  int ordinal = 0;
+  std::map<uint64_t, EmulatedFunction> functions;
+};
+
+struct EmulatedModules {
+  std::map<uint64_t, EmulatedModule> loaded;
+  uint64_t lazy_loads = 0;  // launches that had to load their function
 };
 
 // The state of the driver in one process. The functions of emulated_driver.cc hold its mutex.
@@ -58,6 +74,7 @@ class EmulatedMachine {
   CallFaults faults;
   std::array<EmulatedContext, kEmulatedDevices> contexts;
   std::map<uint64_t, EmulatedEvent> events;
+  EmulatedModules modules;
   std::map<device::DeviceAttribute, int> attributes;
   int version = 13000;
   int device_count = kEmulatedDevices;

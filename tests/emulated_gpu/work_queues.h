@@ -41,6 +41,9 @@ class WorkQueues {
   // Runs up to two operations, and one at least if one may run.
   void Look();
 
+  // A seed for what one operation draws.
+  uint64_t Draw() { return random_.Next(); }
+
   size_t QueuedCount() const;
   // Of the program: streams that are not closed and are not a default stream.
   uint64_t OpenCount() const;
