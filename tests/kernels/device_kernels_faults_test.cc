@@ -1,11 +1,11 @@
 // Each call of the driver fails once at each place of a small job with kernels. The job ends with
 // an error that names the call, and nothing stays allocated.
 
-#include <map>
 #include <optional>
 #include <string>
 
 #include "lmdbio/kernels/device_kernels.h"
+#include "tests/device/failing_calls.h"
 #include "tests/kernels/kernels_on_device.h"
 #include "tests/support/catch.h"
 
@@ -16,11 +16,7 @@ using device::Device;
 using device::DeviceMemory;
 using device::DeviceSpan;
 using device::DeviceStream;
-using device::DriverTable;
 using device::PinnedBytes;
-using test::Control;
-
-constexpr device::DriverCode kUnknownCode = 999;  // it ends no context
 
 Status UseKernels(Device& device, MutableBytes host) {
   LMDBIO_TRY(const auto kernels, DeviceKernels::Load(device, test::EmulatedKernelImage()));
@@ -44,38 +40,33 @@ Status UseKernels(Device& device, MutableBytes host) {
   return stream.Synchronize();
 }
 
-// Begins anew. `name` is the call that fails, or nothing.
-Status RunJob(MutableBytes host, bool is_eager, const std::string& name, uint64_t nth) {
-  Control().Reset(nth);
-  if (!is_eager) Control().HideFunction("cuFuncLoad");
-  if (!name.empty()) Control().FailCall(name.c_str(), nth, kUnknownCode);
-  LMDBIO_TRY(const DriverTable driver, device::LoadDriver(test::kDriver));
-  LMDBIO_TRY(const auto device, Device::Open(0, driver));
-  LMDBIO_TRY_VOID(UseKernels(*device, host));
-  return device->release_failure();
+// Drivers load kernels by a call of their own, or by launches without work.
+test::DriverJob Job(bool is_eager) {
+  test::DriverJob job = {.use = UseKernels};
+  if (!is_eager) job.hidden = {"cuFuncLoad"};
+  return job;
 }
 
 TEST_CASE("Each call for kernels fails once at each place", "[device_kernels_faults]") {
-  const test::SharedBytes host(4096);
   const bool is_eager = GENERATE(true, false);
-  REQUIRE(RunJob(host.bytes(), is_eager, "", 1));
-  CHECK(Control().Objects().total() == 0);
-  std::map<std::string, uint64_t> counts;
-  for (const char* const name : {"cuModuleLoadData", "cuModuleGetFunction", "cuFuncLoad",
-                                 "cuLaunchKernel", "cuModuleUnload"}) {
-    counts[name] = Control().CallCount(name);
+  const auto counts = test::FailEachCall(Job(is_eager), test::kUnknownCode,
+                                         [](const std::string& name, const Error& error) {
+                                           CHECK_THAT(error.message(), ContainsSubstring(name));
+                                         });
+  for (const char* const name :
+       {"cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuModuleUnload"}) {
+    CHECK(counts.at(name) > 0);
   }
   CHECK((counts.at("cuFuncLoad") > 0) == is_eager);
-  for (const auto& [name, count] : counts) {
-    for (uint64_t nth = 1; nth <= count; ++nth) {
-      INFO(name << ", call " << nth);
-      const Status status = RunJob(host.bytes(), is_eager, name, nth);
-      REQUIRE(!status);
-      CHECK_THAT(status.error().message(), ContainsSubstring(name));
-      CHECK(Control().FaultsLeft() == 0);
-      CHECK(Control().Objects().total() == (name == "cuModuleUnload" ? 1 : 0));
-    }
-  }
+}
+
+TEST_CASE("A context may end at each call for kernels", "[device_kernels_faults]") {
+  test::FailEachCall(
+      Job(GENERATE(true, false)), device::driver_code::kIllegalAddress,
+      [](const std::string& name, const Error& error) {
+        CHECK_THAT(error.message(), ContainsSubstring(name));
+        CHECK((error.code() == ErrorCode::kInternal || name == "cuDriverGetVersion"));
+      });
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+// tests/device/failing_calls.h - runs a job once for each call of the driver in it, which fails.
+#ifndef LMDBIO_TESTS_DEVICE_FAILING_CALLS_H_
+#define LMDBIO_TESTS_DEVICE_FAILING_CALLS_H_
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lmdbio/device/device.h"
+#include "tests/device/emulated_device.h"
+#include "tests/support/catch.h"
+
+namespace lmdbio::test {
+
+inline constexpr device::DriverCode kUnknownCode = 999;  // it ends no context
+
+// Uses device 0. `host` is memory of 4,096 zeros.
+struct DriverJob {
+  std::function<Status(device::Device& device, MutableBytes host)> use;
+  std::set<std::string> hidden = {};  // functions that the driver lacks
+};
+
+using CallCounts = std::map<std::string, uint64_t>;  // by the name of the function
+
+inline CallCounts CountCalls() {
+  CallCounts counts;
+  const device::DriverTable table;
+  device::ForEachFunction(table, [&](const char* name, device::FunctionNeed, auto) {
+    counts[name] = Control().CallCount(name);
+  });
+  return counts;
+}
+
+// Opens the device, uses it, and closes it. `told` gets the calls before it is closed: its
+// destructor can tell nobody of a failure.
+inline Status RunJob(const DriverJob& job, MutableBytes host, CallCounts& told) {
+  LMDBIO_TRY(const device::DriverTable driver, device::LoadDriver(kDriver));
+  LMDBIO_TRY(const auto opened, device::Device::Open(0, driver));
+  LMDBIO_TRY_VOID(job.use(*opened, host));
+  told = CountCalls();
+  return opened->release_failure();
+}
+
+inline void BeginJob(const DriverJob& job, MutableBytes host, uint64_t seed) {
+  std::fill(host.begin(), host.end(), std::byte{0});
+  Control().Reset(seed);
+  for (const std::string& name : job.hidden) Control().HideFunction(name.c_str());
+}
+
+// After a job whose call of `name` failed, but left the context alive.
+inline void CheckObjectsAfter(const std::string& name) {
+  // Calls that give an object back: if one fails, the object is left.
+  static const std::set<std::string> kReleases = {
+      "cuMemFree", "cuMemHostUnregister", "cuStreamDestroy", "cuEventDestroy", "cuModuleUnload"};
+  // Calls without which nothing can be given back.
+  static const std::set<std::string> kEntries = {"cuCtxGetCurrent", "cuCtxSetCurrent"};
+  const EmulatedObjects objects = Control().Objects();
+  if (name == "cuDevicePrimaryCtxRelease") {
+    CHECK(objects.contexts == 1);
+    return;
+  }
+  CHECK(objects.total() == objects.left_behind);  // nothing lives; this one ended with its context
+  if (!kEntries.contains(name)) {
+    CHECK(objects.left_behind == kReleases.count(name));
+  } else {
+    CHECK(objects.left_behind <= 1);
+  }
+}
+
+// Runs the job without a failure, and then once for each call of it, which fails with `code`. A
+// failure is an error, which `check` gets with the name of the function; nothing is left.
+// Returns: the calls of the job
+template <typename Check>
+CallCounts FailEachCall(const DriverJob& job, device::DriverCode code, Check&& check) {
+  const SharedBytes host(4096);
+  CallCounts told;
+  BeginJob(job, host.bytes(), 1);
+  const Status clean = RunJob(job, host.bytes(), told);
+  INFO((clean ? std::string() : clean.error().message()));
+  REQUIRE(clean);
+  CHECK(Control().Objects().total() == 0);
+  const CallCounts counts = CountCalls();
+  for (const auto& [name, count] : counts) {
+    for (uint64_t nth = 1; nth <= count; ++nth) {
+      INFO(name << ", call " << nth);
+      BeginJob(job, host.bytes(), nth);
+      Control().FailCall(name.c_str(), nth, code);
+      CallCounts unused;
+      const Status status = RunJob(job, host.bytes(), unused);
+      CHECK(Control().FaultsLeft() == 0);
+      const bool is_told = nth <= told.at(name);
+      CHECK(status.has_value() == !is_told);
+      if (!status) check(name, status.error());
+      if (code == kUnknownCode) CheckObjectsAfter(name);
+    }
+  }
+  return counts;
+}
+
+}  // namespace lmdbio::test
+#endif  // LMDBIO_TESTS_DEVICE_FAILING_CALLS_H_
