@@ -22,7 +22,8 @@ SOURCE = HERE.parents[1]
 MAKE, *COMPILERS = sys.argv[1:]
 
 OPTIONS = ("LMDBIO_WITH_LMDB", "LMDBIO_WITH_MPI", "LMDBIO_BUILD_TOOLS", "LMDBIO_BUILD_MAKE",
-           "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES", "LMDBIO_WITH_HWLOC")
+           "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH", "LMDBIO_BUILD_EXAMPLES", "LMDBIO_WITH_HWLOC",
+           "LMDBIO_CUDA")
 NEEDED = OPTIONS[:4]  # by tests and benchmarks
 HIDDEN_PACKAGES = "benchmark", "Boost", "Caffe", "Catch2", "Gloo", "MPI", "PNG", "Protobuf", "ZLIB"
 PKG_CONFIG_MODULES = "liburing", "libxxhash", "libzstd"
@@ -142,6 +143,27 @@ class ReducedBuildTest(unittest.TestCase):
             self.assertEqual(len(found), 1, result.stderr)
         switch = "or build without it: -DLMDBIO_WITH_MPI=OFF"
         self.assertTrue([line for line in lines if line.startswith("MPI") and switch in line])
+
+    def test_says_why_it_has_no_kernels_for_gpus(self):
+        cases = (("old", "echo release 11.8", r"is version '11\.8'; lmdbio needs 12\.1"),
+                 ("broken", "case $1 in --version) echo release 13.0;; --list-gpu-code) ;;"
+                            " *) echo no such compiler >&2; exit 1;; esac",
+                  r"fails: no such compiler"))
+        switches = [f"-D{name}=OFF" for name in OPTIONS if name != "LMDBIO_CUDA"]
+        for name, commands, reason in cases:
+            nvcc = self.folder / name
+            nvcc.write_text(f"#!/bin/sh\n{commands}\n", encoding="utf-8")
+            nvcc.chmod(0o755)
+            for wish, has_failed in (("AUTO", False), ("ON", True)):
+                with self.subTest(f"{name} nvcc, LMDBIO_CUDA={wish}"):
+                    result = subprocess.run(
+                        ["cmake", "-S", SOURCE, "-B", self.folder / "kernels",
+                         *self.configuration(), *switches, f"-DLMDBIO_CUDA={wish}",
+                         f"-DLMDBIO_NVCC={nvcc}"],
+                        env=self.environment, capture_output=True, text=True, check=False)
+                    self.assertEqual(result.returncode != 0, has_failed)
+                    text = " ".join((result.stdout + result.stderr).split())
+                    self.assertRegex(text, f"LMDBIO_CUDA={wish}: .*{nvcc} {reason}")
 
     def test_tests_and_benchmarks_say_which_option_they_need(self):
         for option in "LMDBIO_BUILD_TESTS", "LMDBIO_BUILD_BENCH":

@@ -54,6 +54,7 @@ class Lmdbio(CMakePackage):
             self.define_from_variant("LMDBIO_WITH_LMDB", "lmdb"),
             self.define_from_variant("LMDBIO_BUILD_TOOLS", "tools"),
             self.define_from_variant("LMDBIO_BUILD_MAKE", "make"),
+            self.define("LMDBIO_CUDA", False),
             self.define("LMDBIO_BUILD_TESTS", False),
             self.define("LMDBIO_BUILD_BENCH", False),
             self.define("LMDBIO_BUILD_EXAMPLES", False),
