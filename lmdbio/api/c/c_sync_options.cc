@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -19,6 +20,9 @@ namespace {
 using sync::Operation;
 
 constexpr size_t kDimensionsMax = 255;
+
+// The size of the options of version 0.1.0, which end before this field.
+constexpr size_t kEarlierOptionsBytes[] = {offsetof(lmdbio_sync_options, tree_arity)};
 
 // The fields of C, whose 0 or NULL stands for the default. In signed fields -1 stands for zero.
 
@@ -157,7 +161,7 @@ std::string SyncChoice::Json() const {
 
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   LMDBIO_TRY(const lmdbio_sync_options from,
-             CompleteStruct("options", "LMDBIO_SYNC_OPTIONS_INIT", options));
+             CompleteStruct("options", "LMDBIO_SYNC_OPTIONS_INIT", options, kEarlierOptionsBytes));
   SyncChoice choice;
   choice.log = from.log;
   choice.log_context = from.log_context;

@@ -432,6 +432,21 @@ static void test_wrong_options(void) {
 }
 
 /* An operation outlives its synchronizer, and still returns its outcome. */
+/* Programs of version 0.1.0 have a shorter struct, and what follows it is not theirs. */
+static void test_options_of_0_1_0(void) {
+  enum { SIZE_BYTES = 160 };
+  lmdbio_sync_options options;
+  memset(&options, 0xFF, sizeof options);
+  memset(&options, 0, SIZE_BYTES);
+  options.struct_size = SIZE_BYTES;
+  options.gs_cycles = 3;
+  CHECK(lmdbio_sync_close(open_sync(&options)) == LMDBIO_OK);
+  options.struct_size = SIZE_BYTES - 1;
+  refuse_options(&options, LMDBIO_INVALID_ARGUMENT, "struct_size");
+  options.struct_size = SIZE_BYTES + 1;
+  refuse_options(&options, LMDBIO_INVALID_ARGUMENT, "struct_size");
+}
+
 static void test_operation_after_close(void) {
   lmdbio_sync* sync = open_sync(NULL);
   float value = 3;
@@ -491,6 +506,7 @@ int main(void) {
   test_wrong_handles();
   test_wrong_requests();
   test_wrong_options();
+  test_options_of_0_1_0();
   test_operation_after_close();
   test_fork();
   return c_check_failures > 0;
