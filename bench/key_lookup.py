@@ -16,7 +16,8 @@ copy every value. The columns:
     py-lmdb, no ahead   the same with readahead=False, as most training scripts open it
     py-lmdb, sorted     the same, keys in the order of the database
     get                 dataset.get(keys), all keys in one call
-    get, 256            the same in calls of 256 keys
+    get direct          the same with cache="direct"
+    get, 256            `get` in calls of 256 keys
     get, 1              the same in calls of 1 key
     C, 256              the C call behind `get`, which leaves the values in lmdbio's memory: the
                         difference to `get` is what copies into new objects of Python cost
@@ -62,7 +63,8 @@ PY_LMDB = ("py-lmdb", "py-lmdb, no ahead", "py-lmdb, sorted")
 ABSENT = ("absent", "absent, index")
 RAW = ("raw pages", "raw values")
 C_CALLS = ("C, 256", "C, 256, direct")
-READERS = (*PY_LMDB, "get", "get, 256", "get, 1", *C_CALLS, "key index", *ABSENT, "find", *RAW)
+READERS = (*PY_LMDB, "get", "get direct", "get, 256", "get, 1", *C_CALLS, "key index", *ABSENT,
+           "find", *RAW)
 PAGE = 4096
 HEADER_BYTES = 16  # of a page
 

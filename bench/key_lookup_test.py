@@ -41,7 +41,7 @@ class KeyLookupTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("50 random keys of 3,000 records of 100 B", done.stdout)
             rates = json.loads(report.read_text())["sizes"]["5000"]["records_per_s"]
-            self.assertEqual(len(rates), 14)
+            self.assertEqual(len(rates), 15)
             self.assertTrue(all(rate > 0 for runs in rates.values() for rate in runs))
             self.assertEqual([path.name for path in pathlib.Path(folder).iterdir()],
                              ["report.json"])

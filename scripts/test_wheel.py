@@ -28,8 +28,8 @@ LOGS = ROOT / "build" / "wheel" / "test"
 SKIPPED = 77
 PROGRAMS = "mdb_dump", "mdb_load"  # the oracle of the tests
 # Tests of the package alone. The others need MPI, or this tree.
-SUITE = ("loader", "loader_threads", "dataset", "many_files", "keys", "views", "errors", "options",
-         "sync_exit", "torch", "data_loader", "workers", "torch_trainer")
+SUITE = ("loader", "loader_threads", "dataset", "parts", "many_files", "keys", "views", "errors",
+         "options", "sync_exit", "torch", "data_loader", "workers", "torch_trainer")
 DESCRIBE = """if True:
     import platform, sys, sysconfig
     free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""

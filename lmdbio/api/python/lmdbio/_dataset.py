@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Union
 import numpy as np
 
 from lmdbio import _capi
-from lmdbio._batch import Record, record_table
+from lmdbio._batch import Record
 from lmdbio._errors import (
     AbsentKeyError,
     ClosedError,
@@ -25,6 +25,7 @@ from lmdbio._errors import (
 )
 from lmdbio._files import Files, files_of
 from lmdbio._keys import Keys, KeyTable, as_key, as_keys, first_if, is_key, words_of_absent
+from lmdbio._parts import Result, copies_of
 from lmdbio._view import View, taken_apart
 
 # Keys are looked at for numbers without leading zeros in databases with more records.
@@ -272,7 +273,11 @@ class Dataset:
         wanted = np.fromiter((self._number(i) for i in many), np.uint64, len(many))
         if not self._knows_order:
             self._check_order()
-        return self._samples("lmdbio_dataset_fetch", wanted.ctypes.data, len(wanted))
+
+        def read(first: int, count: int) -> Result:
+            address = wanted.ctypes.data + first * wanted.itemsize
+            return self._read("lmdbio_dataset_fetch", address, count)
+        return self._of_view(copies_of(read, len(wanted), None))
 
     def _call(self, name: str, *arguments: Any) -> None:
         handle = self._use()
@@ -281,23 +286,19 @@ class Dataset:
             raise ClosedError("the dataset is closed")
         _capi.check_dataset(handle, status)
 
-    def _fetch(self, name: str, what: int, count: int, default: Any = None) -> List[Any]:
-        """Returns copies of the records of a call; `default` for records that are absent."""
-        result, address = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call(name, what, count, ctypes.byref(result), ctypes.byref(address))
-        try:
-            if self._names is not None and name != "lmdbio_dataset_get":
-                count *= len(self._names)
-            table = record_table(address.value, count)
-            copy = ctypes.string_at
-            return [Record(copy(key, key_size), copy(value, value_size)) if key else default
-                    for key, value, _, value_size, key_size in table.tolist()]
-        finally:
-            _capi.library().lmdbio_result_close(result)
+    def _read(self, name: str, what: int, count: int, is_samples: bool = True) -> Result:
+        """Makes a call of the C API that returns records.
 
-    def _samples(self, name: str, what: int, count: int) -> List[Any]:
+        is_samples  whether the call counts samples of the view, and not records
+        """
+        handle, address = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call(name, what, count, ctypes.byref(handle), ctypes.byref(address))
+        if is_samples and self._names is not None:
+            count *= len(self._names)
+        return Result(handle, address.value, count)
+
+    def _of_view(self, records: List[Any]) -> List[Any]:
         """Returns records, or dicts of them with the names of the fields."""
-        records = self._fetch(name, what, count)
         names = self._names
         if names is None:
             return records
@@ -305,8 +306,11 @@ class Dataset:
                 for at in range(0, len(records), len(names))]
 
     def _get(self, keys: List[bytes], default: Any) -> List[Any]:
-        table = KeyTable(keys)  # until the call has returned
-        return self._fetch("lmdbio_dataset_get", table.address, len(keys), default)
+        table = KeyTable(keys)  # until the last call has returned
+
+        def read(first: int, count: int) -> Result:
+            return self._read("lmdbio_dataset_get", table.address_of(first), count, False)
+        return copies_of(read, len(keys), default)
 
     def _get_all(self, keys: List[bytes]) -> List[Record]:
         records = self._get(keys, None)
@@ -316,7 +320,7 @@ class Dataset:
         return records
 
     def _read_keys(self, first: int, count: int) -> List[Any]:
-        samples = self._samples("lmdbio_dataset_keys", first, count)
+        samples = self._of_view(self._read("lmdbio_dataset_keys", first, count).copies(None))
         if self._names is None:
             return [record.key for record in samples]
         return [{name: record.key for name, record in sample.items()} for sample in samples]

@@ -63,7 +63,11 @@ class KeyTable:
     @property
     def address(self) -> int:
         """Valid as long as this object."""
-        return self._table.ctypes.data
+        return self.address_of(0)
+
+    def address_of(self, i: int) -> int:
+        """The address of key `i` and those after it."""
+        return self._table.ctypes.data + i * _KEY.itemsize
 
 
 def words_of_absent(path: str, keys: List[bytes], found: Any) -> str:
