@@ -18,6 +18,7 @@ import sys
 import numpy as np
 import torch
 import torch.distributed
+import torch.distributed.nn  # optimizers import it; later, it would keep the process group for ever
 from torch.utils.data import DataLoader
 
 import lmdbio
@@ -92,8 +93,10 @@ class TorchRanks:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
-        pass
+    def __exit__(self, kind, *error):
+        # Ends Gloo's threads. One that frees a tensor while Python exits would abort the process.
+        if torch.distributed.is_initialized() and kind is None:
+            torch.distributed.destroy_process_group()
 
 
 class LmdbioRanks:
