@@ -99,8 +99,21 @@ Status DeviceStream::Launch(FunctionHandle function, const LaunchShape& shape,
   });
 }
 
+// A stream of the program may be of another device, or destroyed. Then the driver knows no such
+// stream here, and the program has made the mistake.
+template <typename Call>
+Status DeviceStream::RunOnHandle(std::string_view what, Call&& call) const {
+  LMDBIO_TRY(const DriverCode code, owned_->context->Try(what, std::forward<Call>(call)));
+  if (code == driver_code::kSuccess) return {};
+  const Error error = owned_->context->ErrorOf(code, what);
+  if (code != driver_code::kInvalidHandle) return Fail(error.Copy());
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: the stream is not one of GPU {}", error.message(),
+                          owned_->context->ordinal()));
+}
+
 Status DeviceStream::Record(DeviceEvent& event) {
-  LMDBIO_TRY_VOID(owned_->context->Run("cuEventRecord", [&](const DriverTable& driver) {
+  LMDBIO_TRY_VOID(RunOnHandle("cuEventRecord", [&](const DriverTable& driver) {
     return driver.EventRecord(event.native(), owned_->handle);
   }));
   event.is_recorded_ = true;
@@ -112,7 +125,7 @@ Status DeviceStream::Await(const DeviceEvent& event) {
     return Fail(ErrorCode::kInvalidArgument,
                 "a stream is to wait for an event that was never recorded");
   }
-  return owned_->context->Run("cuStreamWaitEvent", [&](const DriverTable& driver) {
+  return RunOnHandle("cuStreamWaitEvent", [&](const DriverTable& driver) {
     return driver.StreamWaitEvent(owned_->handle, event.native(), 0);
   });
 }
@@ -143,6 +156,18 @@ Status DeviceStream::AwaitAll(std::span<const DeviceMark> marks, uint64_t value)
     marks = marks.subspan(count);
   }
   return {};
+}
+
+// The default stream cannot be asked while the program captures another one that waits for it.
+Result<bool> DeviceStream::IsCaptured() const {
+  CaptureStatus status = CaptureStatus::kNone;
+  bool is_captured_implicitly = false;
+  LMDBIO_TRY_VOID(RunOnHandle("cuStreamIsCapturing", [&](const DriverTable& driver) {
+    const DriverCode code = driver.StreamIsCapturing(owned_->handle, &status);
+    is_captured_implicitly = code == driver_code::kCapturesImplicitly;
+    return is_captured_implicitly ? driver_code::kSuccess : code;
+  }));
+  return is_captured_implicitly || status != CaptureStatus::kNone;
 }
 
 Result<bool> DeviceStream::IsDone() const {

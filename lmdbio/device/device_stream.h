@@ -60,11 +60,11 @@ class DeviceStream {
 
   // The event stands for all work that was enqueued here before. An earlier record is forgotten,
   // but not by waits that were enqueued for it.
-  // Errors: see above
+  // Errors: kInvalidArgument  the stream is of another device, or was destroyed; and see above
   Status Record(DeviceEvent& event);
   // Work that is enqueued here later begins after the last record of the event.
   // Errors: kInvalidArgument  nothing was recorded, so there would be no wait; an event of another
-  //                           process is not checked; and see above
+  //                           process is not checked; the stream was destroyed; and see above
   Status Await(const DeviceEvent& event);
 
   // Sets a mark when the work that was enqueued here before is done, and its results are visible.
@@ -78,6 +78,10 @@ class DeviceStream {
   //           otherwise the device waits for ever
   // Errors: as Raise
   Status AwaitAll(std::span<const DeviceMark> marks, uint64_t value);
+
+  // Whether work that is enqueued here goes into a graph, and does not run. Does not wait.
+  // Errors: kInvalidArgument  the stream is of another device, or was destroyed; and see above
+  Result<bool> IsCaptured() const;
 
   // Whether all work is done. Does not wait.
   // Errors: see above
@@ -102,6 +106,9 @@ class DeviceStream {
   };
 
   explicit DeviceStream(std::unique_ptr<OwnedStream> owned) : owned_(std::move(owned)) {}
+
+  template <typename Call>
+  Status RunOnHandle(std::string_view what, Call&& call) const;
 
   std::unique_ptr<OwnedStream> owned_;  // never null except after a move
 };

@@ -51,6 +51,7 @@ inline constexpr DriverCode kInvalidProgramCounter = 718;
 inline constexpr DriverCode kLaunchFailed = 719;
 inline constexpr DriverCode kNotPermitted = 800;
 inline constexpr DriverCode kNotSupported = 801;
+inline constexpr DriverCode kCapturesImplicitly = 906;
 }  // namespace driver_code
 
 // Objects of the driver. A program that uses the CUDA runtime has the same handles: a cudaStream_t
@@ -81,6 +82,9 @@ enum class PointerAttribute : int {
   kRangeBegin = 11,      // void*
   kRangeSizeBytes = 12,  // size_t
 };
+
+// Whether work that is enqueued on a stream goes into a graph.
+enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 
 enum class DriverMemoryType : unsigned { kUnknown = 0, kHost = 1, kDevice = 2 };
 
@@ -162,6 +166,7 @@ struct DriverTable {
   DriverCode (*StreamDestroy)(StreamHandle stream) = nullptr;
   DriverCode (*StreamQuery)(StreamHandle stream) = nullptr;
   DriverCode (*StreamSynchronize)(StreamHandle stream) = nullptr;
+  DriverCode (*StreamIsCapturing)(StreamHandle stream, CaptureStatus* status) = nullptr;
   DriverCode (*StreamWaitEvent)(StreamHandle stream, EventHandle event, unsigned flags) = nullptr;
   DriverCode (*MemsetD8Async)(uint64_t address, unsigned char value, size_t size,
                               StreamHandle stream) = nullptr;
@@ -241,6 +246,7 @@ void ForEachFunction(Table& table, Visit&& visit) {
   visit("cuStreamDestroy", kRequired, table.StreamDestroy);
   visit("cuStreamQuery", kRequired, table.StreamQuery);
   visit("cuStreamSynchronize", kRequired, table.StreamSynchronize);
+  visit("cuStreamIsCapturing", kRequired, table.StreamIsCapturing);
   visit("cuStreamWaitEvent", kRequired, table.StreamWaitEvent);
   visit("cuMemsetD8Async", kRequired, table.MemsetD8Async);
   visit("cuMemcpyDtoDAsync", kRequired, table.MemcpyDtoDAsync);

@@ -270,5 +270,40 @@ TEST_CASE("Work of a stream that is destroyed still runs", "[device_stream]") {
   CHECK(gpu.Peek(memory.begin(), 64) == std::string(64, '\4'));
 }
 
+TEST_CASE("A stream that is captured says so", "[device_stream]") {
+  const EmulatedGpu gpu;
+  const auto device = gpu.Open();
+  const DeviceStream captured = Good(device->MakeStream());
+  const DeviceStream other = Good(device->MakeStream());
+  CHECK_FALSE(Good(captured.IsCaptured()));
+  CHECK_FALSE(Good(device->Borrow(nullptr).IsCaptured()));
+  gpu->BeginCapture(captured.native());
+  CHECK(Good(captured.IsCaptured()));
+  CHECK_FALSE(Good(other.IsCaptured()));
+  CHECK(Good(device->Borrow(nullptr).IsCaptured()));
+}
+
+TEST_CASE("A stream of another GPU, or of none, is the mistake of the program", "[device_stream]") {
+  const EmulatedGpu gpu;
+  const auto device = gpu.Open(0);
+  const auto other = gpu.Open(1);
+  const DeviceStream theirs = Good(other->MakeStream());
+  DeviceEvent event = Good(device->MakeEvent(DeviceEventKind::kLocal));
+  REQUIRE(Good(device->MakeStream()).Record(event));
+  int on_host = 0;
+  for (const StreamHandle handle : {theirs.native(), reinterpret_cast<StreamHandle>(&on_host)}) {
+    DeviceStream stream = device->Borrow(handle);
+    DeviceEvent fresh = Good(device->MakeEvent(DeviceEventKind::kLocal));
+    const Status statuses[] = {stream.Record(fresh), stream.Await(event),
+                               stream.IsCaptured().map([](bool) {})};
+    for (const Status& status : statuses) {
+      REQUIRE_FALSE(status);
+      CHECK(status.error().code() == ErrorCode::kInvalidArgument);
+      CHECK_THAT(status.error().message(), ContainsSubstring("not one of GPU 0"));
+    }
+    CHECK_FALSE(fresh.is_recorded());
+  }
+}
+
 }  // namespace
 }  // namespace lmdbio::device

@@ -1,5 +1,6 @@
 // The two exported functions of the stand-in: the lookup of all others, and the control.
 
+#include <bit>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -85,6 +86,11 @@ const EmulatedControl kControl = {
       const std::lock_guard lock(machine_mutex);
       return Machine().queues.QueuedCount();
     },
+    .BeginCapture =
+        [](StreamHandle stream) {
+          const std::lock_guard lock(machine_mutex);
+          Machine().queues.Capture(std::bit_cast<uint64_t>(stream));
+        },
     .AllocateManaged =
         [](size_t size_bytes) {
           const std::lock_guard lock(machine_mutex);

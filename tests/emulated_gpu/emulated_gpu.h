@@ -67,6 +67,8 @@ struct EmulatedControl {
   uint64_t (*LazyLoads)();
   // Operations that were enqueued and have not run.
   uint64_t (*QueuedCount)();
+  // From now on the work of this stream would go into a graph. It runs all the same.
+  void (*BeginCapture)(device::StreamHandle stream);
   // Memory that moves between host and device, at an address that was freed last if one is free.
   uint64_t (*AllocateManaged)(size_t size_bytes);
   // Copies the bytes that the memory of a device holds now. False if there is no such live memory.

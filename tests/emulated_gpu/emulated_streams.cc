@@ -43,6 +43,18 @@ DriverCode StreamSynchronize(StreamHandle stream) {
   });
 }
 
+// As the driver, which tells of the default stream nothing but that another one is captured.
+DriverCode StreamIsCapturing(StreamHandle stream, CaptureStatus* status) {
+  return ServeStream(
+      "cuStreamIsCapturing", stream, [&](EmulatedMachine& machine, uint64_t id) -> DriverCode {
+        if (stream == nullptr && machine.queues.HasCaptured()) {
+          return code::kCapturesImplicitly;
+        }
+        *status = machine.queues.IsCaptured(id) ? CaptureStatus::kActive : CaptureStatus::kNone;
+        return code::kSuccess;
+      });
+}
+
 template <typename To, typename From>
 DriverCode EnqueueCopy(EmulatedMachine& machine, uint64_t id, size_t size, To to, From from) {
   const int ordinal = machine.queues.OrdinalOf(id);
@@ -177,6 +189,7 @@ void AddStreamFunctions(device::DriverTable& table) {
   table.StreamDestroy = StreamDestroy;
   table.StreamQuery = StreamQuery;
   table.StreamSynchronize = StreamSynchronize;
+  table.StreamIsCapturing = StreamIsCapturing;
   table.MemsetD8Async = MemsetD8Async;
   table.MemcpyDtoDAsync = MemcpyDtoDAsync;
   table.MemcpyHtoDAsync = MemcpyHtoDAsync;

@@ -1,5 +1,6 @@
 #include "tests/emulated_gpu/work_queues.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,11 @@ void WorkQueues::Enqueue(Id id, QueuedWork work) {
   queue.push_back(std::move(work));
   while (queue.size() > kLongQueue && Step()) {
   }
+}
+
+bool WorkQueues::HasCaptured() const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const auto& entry) { return entry.second.is_captured; });
 }
 
 bool WorkQueues::Step() {

@@ -35,6 +35,10 @@ class WorkQueues {
   // Work that is queued still runs.
   void Close(Id id);
   void Enqueue(Id id, QueuedWork work);
+  // The work of this stream would go into a graph. It runs all the same.
+  void Capture(Id id) { streams_.at(id).is_captured = true; }
+  bool IsCaptured(Id id) const { return streams_.at(id).is_captured; }
+  bool HasCaptured() const;
   bool IsEmpty(Id id) const { return streams_.at(id).work.empty(); }
   // Runs one operation of any stream. False if none may run.
   bool Step();
@@ -64,6 +68,7 @@ class WorkQueues {
     int ordinal = 0;
     std::deque<QueuedWork> work;
     bool is_closed = false;
+    bool is_captured = false;
   };
 
   std::map<Id, Queue> streams_;
