@@ -83,6 +83,9 @@ MAY_INCLUDE = {
         "base", "ranks/group", "ranks/health", "sync/collective", "sync/over_memory",
         "sync/over_wire"],
     "sync/request": ["base", "sync/reduce"],
+    "sync/on_device": [
+        "base", "ranks/health", "device", "kernels", "sync/reduce", "sync/collective",
+        "sync/request"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
@@ -90,9 +93,9 @@ MAY_INCLUDE = {
     "sync/rounds": [
         "base", "ranks/health", "sync/request", "sync/graph", "sync/control", "sync/transport"],
     "sync/engine": [
-        "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "sync/reduce",
-        "sync/collective", "sync/tiers", "sync/request", "sync/graph", "sync/control",
-        "sync/transport", "sync/rounds"],
+        "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "device", "sync/reduce",
+        "sync/collective", "sync/tiers", "sync/request", "sync/on_device", "sync/graph",
+        "sync/control", "sync/transport", "sync/rounds"],
     "sync/over_mpi": [
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],

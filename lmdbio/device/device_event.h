@@ -48,6 +48,7 @@ class DeviceEvent {
   Result<double> MillisecondsSince(const DeviceEvent& begin) const;
 
   EventHandle native() const { return owned_->handle; }
+  const std::shared_ptr<PrimaryContext>& context() const { return owned_->context; }
   bool is_of_other_process() const { return owned_->is_opened; }
   // Whether this process has recorded it.
   bool is_recorded() const { return is_recorded_; }

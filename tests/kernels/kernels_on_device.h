@@ -22,11 +22,6 @@ inline kernels::KernelImage EmulatedKernelImage() {
           .machines = "sm_00"};
 }
 
-// Throws std::runtime_error, which ends the test case with the message, if it is an error.
-inline void Must(const Status& status) {
-  if (!status) throw std::runtime_error(status.error().message());
-}
-
 // Its members have the names of namespaces, so the types have their whole names.
 struct KernelsOnDevice {
   explicit KernelsOnDevice(uint64_t seed) : gpu(seed) {}

@@ -1,4 +1,4 @@
-// tests/support/good.h - the value of a result that must not be an error.
+// tests/support/good.h - results that must not be errors.
 #ifndef LMDBIO_TESTS_SUPPORT_GOOD_H_
 #define LMDBIO_TESTS_SUPPORT_GOOD_H_
 
@@ -14,6 +14,11 @@ template <typename T>
 T Good(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message());
   return *std::move(result);
+}
+
+// Throws std::runtime_error, which ends the test case with the message, if it is an error.
+inline void Must(const Status& status) {
+  if (!status) throw std::runtime_error(status.error().message());
 }
 
 }  // namespace lmdbio::test

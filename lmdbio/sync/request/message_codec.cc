@@ -164,7 +164,7 @@ Request ReadRequest(MessageReader& reader) {
   if (!IsOperation(operation)) reader.Damage("unknown operation");
   if (!IsDataType(type)) reader.Damage("unknown type");
   if (!IsReduceOp(reduce_op)) reader.Damage("unknown reduction");
-  if (memory != static_cast<uint8_t>(MemoryKind::kHost)) reader.Damage("unknown memory kind");
+  if (!IsMemoryKind(memory)) reader.Damage("unknown memory kind");
   if (reader.is_good()) {
     request.operation = static_cast<Operation>(operation);
     request.type = static_cast<DataType>(type);

@@ -82,6 +82,21 @@ bool IsOperation(uint8_t number) {
          number <= static_cast<uint8_t>(Operation::kAdoptPlan);
 }
 
+std::string_view NameOf(MemoryKind memory) {
+  switch (memory) {
+    case MemoryKind::kHost:
+      return "host";
+    case MemoryKind::kDevice:
+      return "GPU";
+  }
+  LMDBIO_CHECK(false);
+}
+
+bool IsMemoryKind(uint8_t number) {
+  return number == static_cast<uint8_t>(MemoryKind::kHost) ||
+         number == static_cast<uint8_t>(MemoryKind::kDevice);
+}
+
 bool IsInLearnedGroup(const Request& request) { return request.group.starts_with(kLearnedGroup); }
 
 void LeaveGroup(Request& request) {

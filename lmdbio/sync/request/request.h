@@ -30,7 +30,9 @@ std::string_view NameOf(Operation operation);
 bool IsOperation(uint8_t number);
 
 // The memory that holds the values.
-enum class MemoryKind : uint8_t { kHost = 1 };
+enum class MemoryKind : uint8_t { kHost = 1, kDevice = 2 };
+std::string_view NameOf(MemoryKind memory);
+bool IsMemoryKind(uint8_t number);
 
 // The fields on which ranks must agree for one tensor. A rank has at most one unanswered request of
 // a name.

@@ -88,9 +88,7 @@ constexpr Field kFields[] = {
     {"reduction",
      [](const RequestEntry& ask) { return std::string(NameOf(ask.request.reduce_op)); }},
     {"memory kind",
-     [](const RequestEntry& ask) {
-       return fmt::format("{}", static_cast<int>(ask.request.memory));
-     }},
+     [](const RequestEntry& ask) { return std::string(NameOf(ask.request.memory)); }},
     {"shape", ShapeText},
     {"prescale", [](const RequestEntry& ask) { return fmt::format("{}", ask.request.prescale); }},
     {"postscale", [](const RequestEntry& ask) { return fmt::format("{}", ask.request.postscale); }},

@@ -1,0 +1,36 @@
+// lmdbio/sync/on_device/event_wait.h - how a thread of the host waits for an event.
+//
+// A call of the driver that waits would hold locks of the driver, and could not end when a rank
+// fails. So the thread looks at the event, and sleeps between two looks.
+#ifndef LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
+#define LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
+
+#include <chrono>
+#include <functional>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/device/device_event.h"
+
+namespace lmdbio::sync {
+
+// A thread looks without a sleep for so long, and then sleeps so long between two looks.
+constexpr auto kLookTime = std::chrono::microseconds(20);
+constexpr auto kLookPause = std::chrono::microseconds(50);
+
+// Looks until `is_done` returns true or an error.
+// until  the time after which it gives up; the first look is made in any case
+// check  called about every ranks::kHealthNap; an error ends the wait. Empty: none
+// Returns: whether it is done
+// Errors: those of `is_done` and `check`
+Result<bool> LookUntil(const std::function<Result<bool>()>& is_done,
+                       std::chrono::steady_clock::time_point until,
+                       const std::function<Status()>& check);
+
+// Waits for the work before the last record of the event.
+// Returns, Errors: as LookUntil
+Result<bool> AwaitEvent(const device::DeviceEvent& event,
+                        std::chrono::steady_clock::time_point until,
+                        const std::function<Status()>& check = {});
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
