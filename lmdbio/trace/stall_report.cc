@@ -22,6 +22,12 @@ std::string RanksText(const std::vector<int>& ranks) {
 
 std::string StallText(const PendingTensor& tensor, StallClock::time_point now) {
   const std::chrono::duration<double> waited = now - tensor.since;
+  if (!tensor.is_ready) {
+    return fmt::format(
+        "tensor '{}' (number {}) has waited {:.1f} s: submitted, not ready on its "
+        "stream",
+        tensor.name, tensor.number, waited.count());
+  }
   return fmt::format("tensor '{}' (number {}) has waited {:.1f} s for {}", tensor.name,
                      tensor.number, waited.count(), RanksText(tensor.missing_ranks));
 }

@@ -21,12 +21,13 @@ namespace lmdbio::trace {
 
 using StallClock = std::chrono::steady_clock;
 
-// A tensor that was submitted here and that not all ranks have submitted.
+// A tensor that was submitted here, and that not all ranks have submitted, or that is not ready.
 struct PendingTensor {
   std::string name;
   uint64_t number = 0;  // of the submission, because names repeat
   StallClock::time_point since;
   std::vector<int> missing_ranks;  // the known ones; empty: unknown
+  bool is_ready = true;            // false: its stream on this rank's GPU is not done with it
 };
 
 // As in SyncOptions.

@@ -37,6 +37,18 @@ TEST_CASE("StallWatch names tensor, number, time and ranks", "[trace]") {
   CHECK(found.reported == std::vector<size_t>{2, 0, 1});
 }
 
+TEST_CASE("StallWatch tells of a tensor that is not ready on its stream", "[trace]") {
+  StallWatch watch({seconds(5), seconds(9)});
+  std::vector<PendingTensor> pending = {Tensor("conv1", 17, seconds(1), {2, 5})};
+  pending[0].is_ready = false;
+  const StallFindings found = watch.Look(pending, At(milliseconds(10200)));
+  const std::string expected =
+      "tensor 'conv1' (number 17) has waited 9.2 s: submitted, not ready on its stream";
+  CHECK(found.lines == std::vector<std::string>{expected});
+  REQUIRE_FALSE(found.status);
+  CHECK(found.status.error().message() == expected + ": the limit is 9.0 s");
+}
+
 TEST_CASE("StallWatch names no more than some of many ranks", "[trace]") {
   StallWatch watch({});
   std::vector<int> missing;

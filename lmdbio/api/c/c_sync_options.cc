@@ -92,6 +92,7 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(TakeField("options.group_by", from.group_by, to.group_by));
   LMDBIO_TRY_VOID(
       TakeField("options.last_bucket_bytes", from.last_bucket_bytes, to.last_bucket_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.device", from.device, to.device));
   // End generated TakeFields
   return {};
 }

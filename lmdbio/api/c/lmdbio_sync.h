@@ -114,6 +114,9 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
    * shrink towards it: a bucket has at most half of the bytes that are left, or this size. 0: a
    * quarter of a bucket if bucket_bytes is 0, too; else the size of the others. */
   uint64_t last_bucket_bytes;
+  /* The GPU of this rank for tensors there: 1 + its number among those that the process sees.
+   * The driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. */
+  uint32_t device;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

@@ -20,6 +20,10 @@ namespace {
 // (docs/results/sync.md "The last bucket").
 constexpr uint64_t kShrinkage = 4;
 
+// After a failure, for copies that are under way. They take milliseconds, unless a stream of the
+// program is never done.
+constexpr auto kDrainLimit = std::chrono::seconds(1);
+
 // The same on every rank, because the options are and ample_bytes() is.
 PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collectives) {
   const bool is_chosen = options.bucket_bytes == 0;
@@ -62,7 +66,8 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
       tracer_(std::move(timeline)),
       queue_(
           std::make_shared<SubmissionQueue>([transport = &parts.transport] { transport->Wake(); })),
-      executor_(parts.collectives, tracer_, options.fusion_threshold_bytes, options.gradient_bytes),
+      executor_(parts.collectives, tracer_, options.fusion_threshold_bytes, options.gradient_bytes,
+                parts.device),
       counters_(executor_),
       tasks_(*queue_, tracer_, counters_),
       stalls_({.report = options.stall_report, .limit = options.stall_limit},
@@ -95,6 +100,7 @@ Engine::~Engine() {
     const Error why = ClosedError();
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
+    if (parts_.device != nullptr) parts_.device->ring().Stop();
   }
   parts_.transport.Wake();
   if (thread_.joinable()) thread_.join();
@@ -216,7 +222,11 @@ Status Engine::PerformAll(std::vector<Response> responses) {
     const bool is_last = response.tensors.front().name == kLastBarrier && response.error.empty();
     // Set before the program learns that the barrier is done, because it may destroy the engine at
     // once.
-    if (is_last) is_peaceful_.store(true);
+    if (is_last) {
+      // After the barrier all operations are done, on GPUs, too.
+      if (parts_.device != nullptr) LMDBIO_TRY_VOID(parts_.device->ring().AwaitAll());
+      is_peaceful_.store(true);
+    }
     LMDBIO_TRY_VOID(Perform(response));
     if (!is_last) continue;
     is_ending_.store(true);
@@ -365,6 +375,8 @@ void Engine::FailAll(const Error& why) {
   for (ProgramEvent& event : queue_->Close(why)) {
     if (event.submitted != nullptr) tasks_.Add(event.submitted);
   }
+  // The program may free its tensors when their operations have failed.
+  if (parts_.device != nullptr) parts_.device->ring().Drain(Clock::now() + kDrainLimit);
   // The queue is closed before: a program that reads the note can submit nothing more.
   if (!is_peaceful_.load() && !is_ending_.load()) Note(why.message());
   tasks_.FailAll(why);

@@ -42,6 +42,7 @@
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/engine/task_table.h"
 #include "lmdbio/sync/graph/plan_agreement.h"
+#include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/rounds/round_driver.h"
 #include "lmdbio/sync/transport/transport.h"
 
@@ -74,6 +75,7 @@ struct EngineParts {
   Transport& transport;
   Collectives& collectives;
   Coordinator& coordinator;
+  SyncDevice* device = nullptr;  // null: no tensors on a GPU
 };
 
 // Threads: any, except Start and the destructor.

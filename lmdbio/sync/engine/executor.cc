@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/kept_memory.h"
@@ -36,6 +38,21 @@ std::vector<uint64_t> EvenRows(int64_t rows, int size) {
   return parts;
 }
 
+// The tag of a chunk of a call.
+CallTag TagOf(const CallTag& tag, uint64_t chunk) {
+  return {.digest = tag.digest + chunk * 0x9E3779B97F4A7C15, .is_declined = tag.is_declined};
+}
+
+StagedTensor StagedOf(const Request& request, const Task* task, const TensorUse& use) {
+  StagedTensor staged;
+  if (task == nullptr) return staged;
+  const DeviceTensor& tensor = *task->submission.on_device;
+  if (use.has_input) staged.input = {tensor.input, request.byte_count()};
+  if (use.has_output) staged.output = {tensor.output, request.byte_count()};
+  staged.ready = task->ready;
+  return staged;
+}
+
 std::unique_ptr<std::byte[]> MakeZeros(uint64_t bytes) {
   return std::make_unique<std::byte[]>(bytes + kAlignment);
 }
@@ -48,8 +65,8 @@ MutableBytes AlignedPart(std::byte* memory, uint64_t bytes) {
 }  // namespace
 
 Executor::Executor(Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
-                   uint64_t gradient_bytes)
-    : collectives_(collectives), tracer_(tracer), fusion_bytes_(fusion_bytes) {
+                   uint64_t gradient_bytes, SyncDevice* device)
+    : collectives_(collectives), tracer_(tracer), device_(device), fusion_bytes_(fusion_bytes) {
   const MutableBytes registered = collectives.registered();
   // Every tensor of a bucket, also the last one, occupies its bytes rounded up to the alignment.
   const uint64_t gradient_room = AlignUp(gradient_bytes, kAlignment);
@@ -101,6 +118,7 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
 // The other ranks may be in a call of any kind. Every implementation compares the tags of a call
 // before it writes an output, so an AllReduce without values makes all of them skip theirs.
 Executor::Outcome Executor::Decline(uint64_t digest) {
+  if (device_ != nullptr) device_->ring().Restart();  // as the ranks whose call is declined
   return collectives_.AllReduce({.digest = digest, .is_declined = true}, {}, ReduceOp::kSum);
 }
 
@@ -112,13 +130,12 @@ Executor::Outcome Executor::Perform(const Response& response, std::span<Task* co
     case Operation::kAllReduce:
       return AllReduce(response, tasks, tag);
     case Operation::kBroadcast:
-      return Broadcast(first, tasks[0], tag);
+      return first.memory == MemoryKind::kDevice ? BroadcastStaged(first, tasks[0], tag)
+                                                 : Broadcast(first, tasks[0], tag);
     case Operation::kAllGather:
-      return AllGather(response, tasks[0], tag);
     case Operation::kAllToAll:
-      return AllToAll(response, tasks[0], tag);
     case Operation::kReduceScatter:
-      return ReduceScatter(first, tasks[0], tag);
+      return PerformWithResult(response, tasks[0], tag);
     case Operation::kJoin:
       if (tasks[0] != nullptr) tasks[0]->last_joined = response.last_joined;
       return CallOutcome::kDone;
@@ -143,7 +160,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
     }
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);
-    LMDBIO_TRY(const CallOutcome outcome, part.size() == 1
+    const bool is_on_device = part[0].memory == MemoryKind::kDevice;
+    LMDBIO_TRY(const CallOutcome outcome, is_on_device ? ReduceStaged(part, part_tasks, tag)
+                                          : part.size() == 1
                                               ? ReduceAlone(part[0], part_tasks[0], tag)
                                               : ReduceFused(part, part_tasks, tag));
     if (outcome == CallOutcome::kDeclined) return outcome;
@@ -251,6 +270,81 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
   return outcome;
 }
 
+// A callback tells that the operation is done. So the helper thread waits for the GPU before it.
+Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& call) {
+  const Request& first = staged.requests.front();
+  if (device_ == nullptr) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("tensor '{}' is on a GPU, and this rank has none", first.name));
+  }
+  StagingRing& ring = device_->ring();
+  std::vector<uint64_t> sizes;
+  std::vector<StagedTensor> tensors;
+  bool has_callback = false;
+  for (size_t i = 0; i < staged.requests.size(); ++i) {
+    const Task* const task = staged.tasks[i];
+    sizes.push_back(staged.requests[i].byte_count());
+    tensors.push_back(StagedOf(staged.requests[i], task, staged.use));
+    has_callback = has_callback || (task != nullptr && task->submission.callback);
+  }
+  const StagedWork work{
+      std::move(tensors),
+      StagedChunks(PlacesOf(staged.requests).offsets, std::move(sizes), ring.chunk_bytes()),
+      first.type, staged.prescale};
+  const auto with_name = [&](const Error& error) {
+    if (error.code() == ErrorCode::kPeerFailed) return error.Copy();
+    const size_t others = staged.requests.size() - 1;
+    return error.Copy().Within(
+        others == 0 ? fmt::format("bucket of tensor '{}'", first.name)
+                    : fmt::format("bucket of tensor '{}' and {} others", first.name, others));
+  };
+  const Result<StagedResult> result = ring.Run(work, call);
+  if (!result) return Fail(with_name(result.error()));
+  if (result->outcome == CallOutcome::kDeclined || !staged.use.has_output) return result->outcome;
+  for (Task* const task : staged.tasks) {
+    if (task != nullptr) task->is_in = result->is_in;
+  }
+  if (!has_callback) return CallOutcome::kDone;
+  const Status is_in = ring.AwaitDone(*result->is_in);
+  if (!is_in) return Fail(with_name(is_in.error()));
+  return CallOutcome::kDone;
+}
+
+Executor::Outcome Executor::ReduceStaged(std::span<const Request> requests,
+                                         std::span<Task* const> tasks, const CallTag& tag) {
+  const Request& first = requests[0];
+  const auto reduce = [&](MutableBytes values, uint64_t chunk) {
+    return Transfer(tasks, values.size(), [&] {
+      return collectives_.AllReduce(
+          TagOf(tag, chunk),
+          Values{values.data(), values.size() / ElementBytes(first.type), first.type},
+          ReductionOf(first));
+    });
+  };
+  return Stage({.requests = requests,
+                .tasks = tasks,
+                .use = {.has_input = true, .has_output = true},
+                .prescale = first.prescale},
+               reduce);
+}
+
+// The root copies its input to its own output on the way through the ring, if these are apart.
+Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
+                                            const CallTag& tag) {
+  const bool is_root = collectives_.rank() == request.root;
+  const bool is_apart =
+      task != nullptr && task->submission.on_device->input != task->submission.on_device->output;
+  const auto send = [&](MutableBytes values, uint64_t chunk) {
+    return Transfer({&task, 1}, values.size(), [&] {
+      return collectives_.Broadcast(TagOf(tag, chunk), values, request.root);
+    });
+  };
+  return Stage({.requests = {&request, 1},
+                .tasks = {&task, 1},
+                .use = {.has_input = is_root, .has_output = !is_root || is_apart}},
+               send);
+}
+
 Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {
   const uint64_t bytes = request.byte_count();
   // A joined rank takes part, because the algorithms expect all ranks. It drops what it receives.
@@ -265,7 +359,39 @@ Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const 
   return outcome;
 }
 
-Executor::Outcome Executor::AllGather(const Response& response, Task* task, const CallTag& tag) {
+// The result is in memory of the host, also if the input is on a GPU. The copy of that input is
+// kept as other memory of a call that has failed.
+Executor::Outcome Executor::PerformWithResult(const Response& response, Task* task,
+                                              const CallTag& tag) {
+  const Request& request = response.tensors.front();
+  const std::byte* input = task == nullptr ? nullptr : task->submission.input;
+  std::vector<std::byte> staged;
+  if (task != nullptr && request.memory == MemoryKind::kDevice) {
+    staged.resize(task->submission.request.byte_count());
+    size_t end = 0;
+    const auto copy = [&](MutableBytes values, uint64_t) -> Outcome {
+      std::copy(values.begin(), values.end(), staged.begin() + static_cast<ptrdiff_t>(end));
+      end += values.size();
+      return CallOutcome::kDone;
+    };
+    LMDBIO_TRY_VOID(Stage({.requests = {&task->submission.request, 1},
+                           .tasks = {&task, 1},
+                           .use = {.has_input = true}},
+                          copy));
+    input = staged.data();
+  }
+  Outcome outcome =
+      request.operation == Operation::kAllGather  ? AllGather(response, task, input, tag)
+      : request.operation == Operation::kAllToAll ? AllToAll(response, task, input, tag)
+                                                  : ReduceScatter(request, task, input, tag);
+  if (!outcome && !staged.empty()) KeepIfWritten(std::move(staged));
+  // Ranks may have had different numbers of chunks.
+  if (request.memory == MemoryKind::kDevice && device_ != nullptr) device_->ring().Restart();
+  return outcome;
+}
+
+Executor::Outcome Executor::AllGather(const Response& response, Task* task, const std::byte* input,
+                                      const CallTag& tag) {
   const Request& request = response.tensors.front();
   const uint64_t row_bytes = request.row_element_count() * ElementBytes(request.type);
   std::vector<uint64_t> part_bytes;
@@ -276,9 +402,8 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
   }
   std::vector<std::byte> all(bytes);
   const uint64_t mine_bytes = part_bytes[static_cast<size_t>(collectives_.rank())];
-  const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return collectives_.AllGather(tag, Bytes(mine, mine_bytes), all, part_bytes);
+    return collectives_.AllGather(tag, Bytes(input, mine_bytes), all, part_bytes);
   });
   if (!outcome) {
     KeepIfWritten(std::move(all));
@@ -291,7 +416,8 @@ Executor::Outcome Executor::AllGather(const Response& response, Task* task, cons
 
 // response.rows[i * ranks + k] are the rows that rank i sends to rank k. So row `rank` has what
 // this rank sends, and column `rank` has what it receives.
-Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const CallTag& tag) {
+Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const std::byte* input,
+                                     const CallTag& tag) {
   const Request& request = response.tensors.front();
   const uint64_t row_bytes = request.row_element_count() * ElementBytes(request.type);
   const auto size = static_cast<size_t>(collectives_.size());
@@ -309,9 +435,8 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
     received += receive_bytes[other];
   }
   std::vector<std::byte> all(received);
-  const std::byte* const mine = task == nullptr ? nullptr : task->submission.input;
   Outcome outcome = Transfer({&task, 1}, received, [&] {
-    return collectives_.AllToAll(tag, Bytes(mine, sent), send_bytes, all, receive_bytes);
+    return collectives_.AllToAll(tag, Bytes(input, sent), send_bytes, all, receive_bytes);
   });
   if (!outcome) {
     KeepIfWritten(std::move(all));
@@ -322,7 +447,8 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
   return outcome;
 }
 
-Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, const CallTag& tag) {
+Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task,
+                                          const std::byte* input, const CallTag& tag) {
   const uint64_t row_count = request.row_element_count();
   std::vector<uint64_t> counts =
       EvenRows(request.shape.empty() ? 1 : request.shape[0], collectives_.size());
@@ -332,17 +458,17 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task, co
   const uint64_t count = request.element_count();
   // The input must not change. So a prescale needs a copy, and a joined rank needs zeros.
   std::vector<std::byte> values;
-  auto* input = task == nullptr ? nullptr : const_cast<std::byte*>(task->submission.input);
+  auto* brought = const_cast<std::byte*>(input);
   if (task == nullptr || request.prescale != 1) {
     values.resize(bytes);
     if (task != nullptr) CopyPrescaled(request, values.data(), input);
-    input = values.data();
+    brought = values.data();
   }
   const uint64_t own_count = own_rows * row_count;
   std::vector<std::byte> part(own_count * ElementBytes(request.type));
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return collectives_.ReduceScatter(tag, Values{input, count, request.type}, part.data(), counts,
-                                      ReductionOf(request));
+    return collectives_.ReduceScatter(tag, Values{brought, count, request.type}, part.data(),
+                                      counts, ReductionOf(request));
   });
   if (!outcome) {
     KeepIfWritten(std::move(values));

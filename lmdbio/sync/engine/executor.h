@@ -18,6 +18,7 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
 #include "lmdbio/sync/engine/task.h"
+#include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
@@ -35,8 +36,9 @@ class Executor {
   // The fusion buffer and the memory for gradients are parts of collectives.registered() if that is
   // large enough. Otherwise the executor allocates them.
   // collectives, tracer  must outlive this
+  // device  for tensors on a GPU, with a ring; must outlive this. Null: there are none
   Executor(Collectives& collectives, SyncTracer& tracer, uint64_t fusion_bytes,
-           uint64_t gradient_bytes);
+           uint64_t gradient_bytes, SyncDevice* device = nullptr);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -45,7 +47,7 @@ class Executor {
   // tasks.
   // tasks  [tensors of the response] null: this rank has joined, and contributes zeros
   // Returns: kDeclined  no tensor has changed
-  // Errors: as Collectives
+  // Errors: as Collectives, and as StagingRing::Run
   Result<CallOutcome> Perform(const Response& response, std::span<Task* const> tasks, CallTag tag);
 
   // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
@@ -65,14 +67,31 @@ class Executor {
 
  private:
   using Outcome = Result<CallOutcome>;
+  // The tensors of a call on a GPU.
+  struct StagedCall {
+    std::span<const Request> requests;
+    std::span<Task* const> tasks;
+    TensorUse use;
+    double prescale = 1;
+  };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
   Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);
   Outcome ReduceFused(std::span<const Request> requests, std::span<Task* const> tasks,
                       const CallTag& tag);
+  Outcome ReduceStaged(std::span<const Request> requests, std::span<Task* const> tasks,
+                       const CallTag& tag);
   Outcome Broadcast(const Request& request, Task* task, const CallTag& tag);
-  Outcome AllGather(const Response& response, Task* task, const CallTag& tag);
-  Outcome AllToAll(const Response& response, Task* task, const CallTag& tag);
-  Outcome ReduceScatter(const Request& request, Task* task, const CallTag& tag);
+  Outcome BroadcastStaged(const Request& request, Task* task, const CallTag& tag);
+  // input  of the task, on the host; null if the task is
+  Outcome AllGather(const Response& response, Task* task, const std::byte* input,
+                    const CallTag& tag);
+  Outcome AllToAll(const Response& response, Task* task, const std::byte* input,
+                   const CallTag& tag);
+  Outcome ReduceScatter(const Request& request, Task* task, const std::byte* input,
+                        const CallTag& tag);
+  Outcome PerformWithResult(const Response& response, Task* task, const CallTag& tag);
+  // Makes `call` for each chunk of the tensors.
+  Outcome Stage(const StagedCall& staged, const ChunkCall& call);
   std::byte* ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
   bool is_end_of_place(const std::byte* end) const;
@@ -85,6 +104,7 @@ class Executor {
 
   Collectives& collectives_;
   SyncTracer& tracer_;
+  SyncDevice* device_;
   uint64_t fusion_bytes_;
   MutableBytes fusion_;     // empty until the first use
   MutableBytes gradients_;  // [gradient_bytes]

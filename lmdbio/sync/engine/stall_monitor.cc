@@ -73,7 +73,8 @@ std::vector<trace::PendingTensor> StallMonitor::PendingTensors() const {
   for (const auto& [name, task] : parts_.tasks.tasks()) {
     const auto found = missing.find(name);
     pending.push_back({name, task->number, WaitsSince(*task),
-                       found == missing.end() ? std::vector<int>() : found->second});
+                       found == missing.end() ? std::vector<int>() : found->second,
+                       task->is_ready()});
   }
   return pending;
 }

@@ -35,7 +35,7 @@ inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "
     "mpi"};
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 
-inline constexpr std::array<SyncOptionInfo, 22> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 23> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -58,6 +58,7 @@ inline constexpr std::array<SyncOptionInfo, 22> kSyncOptionInfos = {{
     {"host_roots", {}, 1, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"group_by", kGroupByNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"last_bucket_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
+    {"device", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -85,6 +86,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[19], options.host_roots);
   visit(kSyncOptionInfos[20], options.group_by);
   visit(kSyncOptionInfos[21], options.last_bucket_bytes);
+  visit(kSyncOptionInfos[22], options.device);
 }
 // clang-format on
 

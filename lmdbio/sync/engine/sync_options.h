@@ -49,6 +49,10 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // The number of ranks of each host that share the reduction of large values between hosts. It
   // needs collective = auto, and at least this number of ranks on each host. At least 1.
   uint32_t host_roots = 1;
+  // The GPU of this rank for tensors there: 1 + its number among those that the process sees. The
+  // driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. May
+  // differ between ranks.
+  uint32_t device = 0;
 
   // --- Plans
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other

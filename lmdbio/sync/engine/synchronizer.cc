@@ -1,6 +1,7 @@
 #include "lmdbio/sync/engine/synchronizer.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -9,11 +10,13 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/align.h"
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/base/placement.h"
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/engine/engine.h"
 #include "lmdbio/sync/engine/task.h"
 #include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/request/request_checks.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
 #include "lmdbio/sync/transport/shared_transport.h"
@@ -28,17 +31,27 @@ Status Wrong(const Request& request, std::string_view problem) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));
 }
 
+bool HasValues(const Request& request) {
+  return request.operation != Operation::kBarrier && request.operation != Operation::kJoin;
+}
+
 // A tensor without elements needs no memory. In a broadcast only the root needs an input.
+TensorUse UseOf(const Request& request, int rank) {
+  return {.has_input = HasValues(request) &&
+                       (request.operation != Operation::kBroadcast || request.root == rank),
+          .has_output = request.operation == Operation::kAllReduce ||
+                        request.operation == Operation::kBroadcast};
+}
+
 Status CheckBuffers(const Submission& submission, int rank) {
   const Request& request = submission.request;
-  const bool has_values =
-      request.operation != Operation::kBarrier && request.operation != Operation::kJoin;
-  if (!has_values || request.element_count() == 0) return {};
-  const bool has_input = request.operation != Operation::kBroadcast || request.root == rank;
-  const bool has_output =
-      request.operation == Operation::kAllReduce || request.operation == Operation::kBroadcast;
-  if (has_input && submission.input == nullptr) return Wrong(request, "has no input");
-  if (has_output && submission.output == nullptr) return Wrong(request, "has no output");
+  if (!HasValues(request) || request.element_count() == 0) return {};
+  const TensorUse use = UseOf(request, rank);
+  const auto& device = submission.on_device;
+  const bool has_input = device ? device->input.value != 0 : submission.input != nullptr;
+  const bool has_output = device ? device->output.value != 0 : submission.output != nullptr;
+  if (use.has_input && !has_input) return Wrong(request, "has no input");
+  if (use.has_output && !has_output) return Wrong(request, "has no output");
   return {};
 }
 
@@ -80,8 +93,11 @@ Status CheckSubmission(const Submission& submission, int rank, int size) {
   if (!IsReduceOp(static_cast<uint8_t>(request.reduce_op))) {
     return Wrong(request, fmt::format("unknown reduction {}", static_cast<int>(request.reduce_op)));
   }
-  if (request.memory != MemoryKind::kHost) {
+  if (!IsMemoryKind(static_cast<uint8_t>(request.memory))) {
     return Wrong(request, fmt::format("unknown memory kind {}", static_cast<int>(request.memory)));
+  }
+  if (request.memory == MemoryKind::kDevice && !submission.on_device) {
+    return Wrong(request, "is on a GPU, but on_device is missing");
   }
   if (const std::string wrong = WhatIsWrong(request, size); !wrong.empty()) {
     return Wrong(request, wrong);
@@ -131,12 +147,30 @@ Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options
   return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
+Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options) {
+  if (options.device == 0) return std::unique_ptr<SyncDevice>();
+  return SyncDevice::Open(static_cast<int>(std::min<uint32_t>(options.device - 1, INT_MAX)));
+}
+
+// The parts of the memory that collectives register: gradients, the fusion buffer, and the pinned
+// memory of a GPU. The last begins at a page, because a page can be pinned once only.
+uint64_t StagingOffset(const SyncOptions& options) {
+  return AlignUp(options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64),
+                 kMemoryPageBytesMax);
+}
+
+uint64_t RegisteredBytes(const SyncOptions& options) {
+  if (options.device > 0) return StagingOffset(options) + SyncDevice::kStagingBytes;
+  return options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64);
+}
+
 // The options and parts that must be the same on every rank, as text.
 std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
   const auto origin = [](bool is_given) { return is_given ? "given" : "own"; };
-  return fmt::format("{}, health {}, transport {}, collectives {}", options.CommonWords(),
+  return fmt::format("{}, health {}, transport {}, collectives {}, GPU {}", options.CommonWords(),
                      origin(parts.health != nullptr), origin(parts.transport != nullptr),
-                     origin(static_cast<bool>(parts.collectives)));
+                     origin(static_cast<bool>(parts.collectives)),
+                     options.device > 0 ? "yes" : "no");
 }
 
 // The arity of the tree along which a coordinator exchanges requests; 0: it uses no tree.
@@ -171,11 +205,16 @@ class Synchronizer::Impl {
  public:
   Impl(const SyncOptions& wanted, const ranks::Group& group)
       : options(wanted), rank(group.rank()), size(group.size()) {}
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   // Collective.
   Status Make(ranks::Group& group, SyncParts parts);
   Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group,
                                                        const CollectivesMaker& maker);
+  Status PinStaging();
+  Status Enter(Task& task) const;
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
 
@@ -189,6 +228,7 @@ class Synchronizer::Impl {
   std::unique_ptr<WatchfulHealth> watchful_health;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives> collectives;
+  std::unique_ptr<SyncDevice> device;  // null: no tensors on a GPU
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Engine> engine;
   std::mutex mutex;  // of the members below
@@ -206,14 +246,56 @@ Result<std::unique_ptr<Collectives>> Synchronizer::Impl::MakeCollectives(
                             options.host_roots));
   }
   if (maker) return maker(*watchful_health);
-  return sync::MakeCollectives(
-      group, *watchful_health,
-      {.collective = options.collective,
-       .host_roots = options.host_roots,
-       .wait_mode = WaitMode::kSleep,
-       .chunk_bytes = options.chunk_bytes,
-       .chunk_depth = options.chunk_depth,
-       .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
+  return sync::MakeCollectives(group, *watchful_health,
+                               {.collective = options.collective,
+                                .host_roots = options.host_roots,
+                                .wait_mode = WaitMode::kSleep,
+                                .chunk_bytes = options.chunk_bytes,
+                                .chunk_depth = options.chunk_depth,
+                                .registered_bytes = RegisteredBytes(options)});
+}
+
+// Without registered memory the ring has memory of its own.
+Status Synchronizer::Impl::PinStaging() {
+  if (device == nullptr) return {};
+  const MutableBytes registered = collectives->registered();
+  const uint64_t offset = std::min<uint64_t>(StagingOffset(options), registered.size());
+  return device->MakeRing(registered.subspan(offset), collectives->ample_bytes(), *watchful_health);
+}
+
+// Makes sure that no work of the GPU uses memory that is freed. After a failure of MPI's calls, MPI
+// may still write to the memory of the ring, too.
+Synchronizer::Impl::~Impl() {
+  engine.reset();
+  if (device == nullptr || !device->has_ring()) return;
+  const bool is_drained = device->ring().Drain(std::chrono::steady_clock::now());
+  if (!is_drained) {
+    device->KeepAll();
+    KeepForever(std::move(collectives));  // their registered memory
+  } else if (collectives->writes_after_failure()) {
+    device->KeepOwnMemory();
+  }
+}
+
+// Checks the memory of a tensor, and records when it is ready.
+Status Synchronizer::Impl::Enter(Task& task) const {
+  const Submission& submission = task.submission;
+  const Request& request = submission.request;
+  if (device == nullptr) {
+    if (!submission.on_device) return {};
+    return Wrong(request,
+                 "is on a GPU, but the synchronizer has none: set the option device to 1 + the "
+                 "number of the GPU");
+  }
+  const TensorUse use = UseOf(request, rank);
+  if (submission.on_device) {
+    LMDBIO_TRY(task.ready, device->Enter(request, *submission.on_device, use));
+    return {};
+  }
+  if (request.byte_count() == 0) return {};
+  if (use.has_input) LMDBIO_TRY_VOID(device->CheckOnHost(request, submission.input));
+  if (use.has_output) LMDBIO_TRY_VOID(device->CheckOnHost(request, submission.output));
+  return {};
 }
 
 // Every collective step either agrees on its result by itself, or ForAll or Agree follows. So a
@@ -223,6 +305,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(group, "the options", CommonWords(options, parts)));
   LMDBIO_TRY(placement, ranks::ForAll(group, PlaceRank(group, options.placement)));
+  LMDBIO_TRY(device, ranks::ForAll(group, OpenDevice(options)));
   health = std::move(parts.health);
   if (health == nullptr) {
     LMDBIO_TRY(health, ranks::JobHealth::Create(group, options.silence_limit));
@@ -234,6 +317,8 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   }
   LMDBIO_TRY_VOID(Agree(group, CheckTree(options, transport->ranks())));
   LMDBIO_TRY(collectives, ranks::ForAll(group, MakeCollectives(group, parts.collectives)));
+  Status pinned = PinStaging();
+  LMDBIO_TRY_VOID(Agree(group, std::move(pinned)));
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
              Coordinator::Create(
@@ -244,10 +329,12 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);
   }
+  if (parts.log && device != nullptr && !device->note().empty()) parts.log(device->note());
   Status started;
   try {
     engine = std::make_unique<Engine>(
-        options, EngineParts{*watchful_health, *transport, *collectives, *coordinator},
+        options,
+        EngineParts{*watchful_health, *transport, *collectives, *coordinator, device.get()},
         std::move(timeline), std::move(parts.log));
     started = engine->Start(placement.sync);
   } catch (const std::bad_alloc&) {
@@ -268,10 +355,14 @@ Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> s
   std::vector<TaskPtr> tasks;
   std::vector<Handle> handles;
   for (Submission& submission : submissions) {
+    if (submission.on_device && HasValues(submission.request)) {
+      submission.request.memory = MemoryKind::kDevice;
+    }
     LMDBIO_TRY_VOID(CheckSubmission(submission, rank, size));
     auto task = std::make_shared<Task>();
     task->submission = std::move(submission);
     task->queue = engine->queue();
+    LMDBIO_TRY_VOID(Enter(*task));
     handles.emplace_back(task);
     tasks.push_back(std::move(task));
   }
@@ -323,6 +414,11 @@ Result<std::vector<Handle>> Synchronizer::SubmitGroup(std::vector<Submission> su
     submission.request.group_size = static_cast<uint32_t>(submissions.size());
   }
   return impl_->AddAll(std::move(submissions));
+}
+
+Result<MemoryKind> Synchronizer::MemoryOf(const void* pointer) const {
+  if (impl_->device == nullptr) return MemoryKind::kHost;
+  return impl_->device->KindOf(pointer);
 }
 
 Status Synchronizer::SetGraph(const Graph& graph) {
@@ -415,6 +511,7 @@ std::vector<std::string> Synchronizer::Description() const {
     lines.push_back(collectives.substr(begin, end - begin));
     begin = end + 1;
   }
+  if (impl_->device != nullptr) lines.push_back(impl_->device->Description());
   if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
   for (const std::string& note : impl_->placement.notes) lines.push_back(note);
   return lines;

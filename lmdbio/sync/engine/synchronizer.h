@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/engine/sync_options.h"
 #include "lmdbio/sync/graph/graph.h"
+#include "lmdbio/sync/on_device/device_tensor.h"
 #include "lmdbio/sync/request/request.h"
 #include "lmdbio/sync/transport/transport.h"
 
@@ -42,6 +44,10 @@ struct Submission {
   // kAllReduce, kBroadcast: [as the input] written before the operation is done; may be the input.
   // Other operations: unused, because the handle has the result.
   std::byte* output = nullptr;
+  // The tensor is on the GPU of SyncOptions::device, and `input` and `output` are not used. The
+  // result of an operation without output is in memory of the host all the same, because its size
+  // is not known before.
+  std::optional<DeviceTensor> on_device = std::nullopt;
   // Called once in the helper thread, when the operation is done or has failed. The helper thread
   // does nothing else meanwhile, so the callback must not wait for another operation, and must not
   // throw. May be empty.
@@ -70,11 +76,18 @@ class Handle {
   //         kPeerFailed       a rank has failed, has left, or has not submitted the tensor within
   //                           the limit; names the tensor, its number and the ranks. With the
   //                           collectives of MPI, MPI may still write to the output: keep its
-  //                           memory until MPI_Finalize
+  //                           memory until MPI_Finalize. A GPU may still read the input of a tensor
+  //                           that was not ready: keep its memory until its stream is done
+  //         kInternal         the GPU or its driver fails, by the driver's name for the reason
   Status Wait();
   // Waits at most for `limit`. Returns whether the operation is done.
   // Errors: as Wait
   Result<bool> WaitFor(std::chrono::milliseconds limit);
+  // Work that is enqueued on `stream` after this sees the result. Of a tensor on a GPU the result
+  // is then enqueued, and this does not wait until it is done. Of other tensors it is done.
+  // stream  of the program, on the GPU of the tensor; null: the default stream
+  // Errors: as Wait; kInvalidArgument  the stream is captured, or was destroyed
+  Status WaitOn(device::StreamHandle stream);
 
   // The calls below require that the operation is done without an error.
 
@@ -88,6 +101,9 @@ class Handle {
   int32_t last_joined() const;
 
  private:
+  template <typename Rest>
+  Result<bool> WaitAndTell(std::chrono::milliseconds limit, const Rest& rest);
+
   std::shared_ptr<State> state_;
 };
 
@@ -100,7 +116,7 @@ struct SyncCounters {
   uint64_t collective_bytes = 0;
   uint64_t collective_bytes_min = 0;  // of one call; 0: none yet
   uint64_t collective_bytes_max = 0;
-  uint64_t tensor_count = 0;         // operations of this rank that are done
+  uint64_t tensor_count = 0;         // operations of this rank that are done, or are enqueued
   uint64_t plan_count = 0;           // adopted plans, or learned groups of all tensors
   uint64_t plan_end_count = 0;       // abandoned plans, or groups
   uint64_t thread_cpu_ns = 0;        // processor time of the helper thread
@@ -128,8 +144,10 @@ class Synchronizer {
   // group    must outlive the synchronizer
   // options  the same on every rank, except those that may differ
   // Errors: kInvalidArgument    an invalid option, or one that differs from rank 0; names it
-  //         kUnsupported        a collective that is not available here
-  //         kResourceExhausted  no shared memory, no thread
+  //         kUnsupported        a collective that is not available here; the driver is too old
+  //         kNotFound           no driver of a GPU, or no such GPU
+  //         kResourceExhausted  no shared memory, no thread, no memory of the GPU, or the host
+  //                             refuses to pin memory
   //         kPeerFailed         another rank had one of these errors
   static Result<std::unique_ptr<Synchronizer>> Create(ranks::Group& group,
                                                       const SyncOptions& options, SyncParts parts);
@@ -145,8 +163,10 @@ class Synchronizer {
   // Names that begin with "lmdbio." are reserved. The name of a kJoin is ignored.
   // Errors: kInvalidArgument  an operation of this name is in progress; an invalid name, type,
   //                           reduction, shape, root or split; a scale of an integer type that is
-  //                           infinite or NaN; a missing buffer; after Shutdown. Nothing was
-  //                           submitted
+  //                           infinite or NaN; a missing buffer; after Shutdown; a tensor on a GPU
+  //                           without the option device, or not in the memory of that GPU, or with
+  //                           a stream that is captured or of another GPU; a tensor of the host
+  //                           that is on a GPU. Nothing was submitted
   //         kPeerFailed       as Handle::Wait, if the synchronizer has already failed
   Result<Handle> Submit(Submission submission);
 
@@ -154,6 +174,11 @@ class Synchronizer {
   // together.
   // Errors: as Submit; then none of them was submitted
   Result<std::vector<Handle>> SubmitGroup(std::vector<Submission> submissions);
+
+  // The memory behind a pointer, which may be passed in Submission::on_device if it is kDevice.
+  // Without SyncOptions::device all memory is kHost, and no driver is asked.
+  // Errors: kInternal  the driver fails
+  Result<MemoryKind> MemoryOf(const void* pointer) const;
 
   // Follows a plan made from this graph, instead of a learned plan. With the same graph the same
   // values give the same bits, from the first submission on. The shape of a kAllGather is the shape

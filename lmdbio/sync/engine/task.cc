@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/check.h"
+#include "lmdbio/device/device_stream.h"
 #include "lmdbio/sync/engine/submission_queue.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
+#include "lmdbio/sync/on_device/event_wait.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -17,9 +21,25 @@ constexpr auto kNap = std::chrono::milliseconds(1000);
 
 }  // namespace
 
+bool Handle::State::is_ready() const {
+  if (ready == nullptr) return true;
+  const Result<bool> is_there = ready->IsDone();
+  return !is_there || *is_there;
+}
+
+bool Handle::State::is_over() const {
+  if (!is_done.load()) return false;
+  if (is_in == nullptr) return true;
+  const Result<bool> is_there = is_in->IsDone();
+  return !is_there || *is_there;
+}
+
 Status Handle::State::status() const {
-  if (!failure) return {};
-  return Fail(failure->Copy());
+  if (failure) return Fail(failure->Copy());
+  if (is_in == nullptr) return {};
+  const Result<bool> is_there = is_in->IsDone();
+  if (is_there) return {};
+  return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", name())));
 }
 
 // The callback runs first, so a thread that sees is_done knows that the callback has returned. The
@@ -38,7 +58,7 @@ Handle::~Handle() = default;
 // The first true counts as a wait: later submissions may depend on this operation. The flag avoids
 // the queue's lock in all further calls.
 bool Handle::is_done() const {
-  if (!state_->is_done.load()) return false;
+  if (!state_->is_over()) return false;
   if (!state_->is_known_done.load() && !state_->is_known_done.exchange(true)) {
     if (const auto queue = state_->queue.lock()) queue->TellWaited(state_->name());
   }
@@ -52,7 +72,10 @@ Status Handle::Wait() {
   }
 }
 
-Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
+// Sleeps until the helper thread has finished with the operation, and then waits by `rest` for the
+// result: it returns whether it is there.
+template <typename Rest>
+Result<bool> Handle::WaitAndTell(std::chrono::milliseconds limit, const Rest& rest) {
   const int64_t began_ns = SteadyNanoseconds();
   limit = std::clamp(limit, std::chrono::milliseconds(0), kLongestWait);
   const auto until = std::chrono::steady_clock::now() + limit;
@@ -65,16 +88,49 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
     state_->done.WaitUnless(is_over, std::min(until, now + kNap));
   }
   using Got = SubmissionQueue::Got;
-  const bool has_result = is_over();
+  Result<bool> has_result = false;
+  if (is_over()) has_result = rest(until);
   if (queue) {
     // A query without a result is no wait, and gets no span in the timeline.
-    const bool has_waited = has_result || limit.count() > 0;
-    queue->EndWait(has_waited ? state_->name() : "", has_result ? Got::kResult : Got::kNothing,
+    const bool is_there = !has_result || *has_result;
+    const bool has_waited = is_there || limit.count() > 0;
+    queue->EndWait(has_waited ? state_->name() : "", is_there ? Got::kResult : Got::kNothing,
                    began_ns);
   }
-  if (!has_result) return false;
-  LMDBIO_TRY_VOID(state_->status());
-  return true;
+  return has_result;
+}
+
+Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
+  return WaitAndTell(limit, [this](auto until) -> Result<bool> {
+    if (state_->failure || state_->is_in == nullptr) {
+      LMDBIO_TRY_VOID(state_->status());
+      return true;
+    }
+    const Result<bool> is_there = AwaitEvent(*state_->is_in, until);
+    if (is_there) return *is_there;
+    return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", state_->name())));
+  });
+}
+
+Status Handle::WaitOn(device::StreamHandle stream) {
+  const auto enqueue = [this, stream](auto) -> Result<bool> {
+    if (state_->failure) return Fail(state_->failure->Copy());
+    if (state_->is_in == nullptr) return true;
+    auto waiting = device::DeviceStream::Borrow(state_->is_in->context(), stream);
+    LMDBIO_TRY(const bool is_captured, waiting.IsCaptured());
+    if (is_captured) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("tensor '{}': a stream that is captured into a graph cannot wait for "
+                              "it",
+                              state_->name()));
+    }
+    LMDBIO_TRY_VOID(waiting.Await(*state_->is_in));
+    return true;
+  };
+  while (true) {
+    LMDBIO_TRY(const bool is_enqueued, WaitAndTell(kLongestWait, enqueue));
+    if (is_enqueued) return {};
+  }
 }
 
 Bytes Handle::result() const& {

@@ -14,6 +14,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/shm/event_count.h"
 #include "lmdbio/sync/engine/synchronizer.h"
+#include "lmdbio/sync/on_device/event_pool.h"
 #include "lmdbio/trace/timeline.h"
 
 namespace lmdbio::sync {
@@ -27,6 +28,7 @@ struct Handle::State {
   std::chrono::steady_clock::duration away_before{0};  // of the helper thread; see Engine
   std::weak_ptr<SubmissionQueue> queue;
   trace::TimelineTensor drawn;  // of the helper thread
+  EventPtr ready;               // of a tensor on a GPU: behind it the input can be used; else null
 
   // The helper thread writes the rest before it sets is_done.
   std::atomic<bool> is_done{false};
@@ -36,10 +38,16 @@ struct Handle::State {
   std::vector<std::byte> result;
   std::vector<int64_t> result_rows;
   int32_t last_joined = -1;
+  EventPtr is_in;  // the output on a GPU is written behind it; null: it is
 
   const std::string& name() const { return submission.request.name; }
+  // Whether the stream of a tensor on a GPU is done with it. True if the driver fails, which other
+  // calls tell.
+  bool is_ready() const;
+  // Whether the operation is over, on the GPU, too. An operation that has failed is over.
+  bool is_over() const;
   // Requires: is_done
-  // Errors: the failure of the operation
+  // Errors: the failure of the operation, or of the GPU
   Status status() const;
   // Completes the operation, and calls its callback. Called once.
   void Finish(const Status& how);

@@ -66,7 +66,10 @@ Result<StagedResult> StagingRing::Run(const StagedWork& work, const ChunkCall& c
     if (i + ahead < count) LMDBIO_TRY_VOID(StartOut(work, i + ahead, slot));
   }
   next_slot_ = (next_slot_ + count) % slots_.size();
-  counters_.tensor_count += work.tensors.size();
+  counters_.tensor_count +=
+      static_cast<uint64_t>(std::ranges::count_if(work.tensors, [](const StagedTensor& tensor) {
+        return tensor.input.size_bytes > 0 || tensor.output.size_bytes > 0;
+      }));
   LMDBIO_TRY(const std::shared_ptr<DeviceEvent> is_in, parts_.events.Take());
   LMDBIO_TRY_VOID(in_.Record(*is_in));
   return StagedResult{CallOutcome::kDone, is_in};

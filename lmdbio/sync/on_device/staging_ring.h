@@ -54,11 +54,11 @@ using ChunkCall = std::function<Result<CallOutcome>(MutableBytes values, uint64_
 
 // Counts since the ring was made.
 struct StagingCounters {
-  uint64_t tensor_count = 0;
-  uint64_t out_bytes = 0;   // to the host
-  uint64_t in_bytes = 0;    // to the device
-  uint64_t copy_count = 0;  // copies and launches of kernels
-  uint64_t wait_ns = 0;     // in which the host waited for tensors and their copies
+  uint64_t tensor_count = 0;  // with an input or an output
+  uint64_t out_bytes = 0;     // to the host
+  uint64_t in_bytes = 0;      // to the device
+  uint64_t copy_count = 0;    // copies and launches of kernels
+  uint64_t wait_ns = 0;       // in which the host waited for tensors and their copies
 };
 
 // All of them outlive the ring.

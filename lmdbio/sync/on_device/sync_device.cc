@@ -155,7 +155,12 @@ std::string SyncDevice::Description() const {
       kernels_ != nullptr ? "kernels" : "one copy each");
 }
 
-void SyncDevice::KeepMemory() {
+void SyncDevice::KeepOwnMemory() {
+  ring_.reset();  // unpins it
+  KeepForever(std::move(own_memory_));
+}
+
+void SyncDevice::KeepAll() {
   KeepForever(std::move(ring_));
   KeepForever(std::move(own_memory_));
   KeepForever(std::move(events_));

@@ -31,7 +31,7 @@ struct TensorUse {
   bool has_output = false;
 };
 
-// Threads: any, except MakeRing, ring, KeepMemory and the destructor.
+// Threads: any, except MakeRing, ring, KeepAll, KeepOwnMemory and the destructor.
 class SyncDevice {
  public:
   // The size of the pinned memory, and the bounds of a chunk in it.
@@ -78,8 +78,12 @@ class SyncDevice {
   // Why there are no kernels; "": there are.
   const std::string& note() const { return note_; }
 
-  // The pinned memory of this object, and all that uses it, live until the process ends.
-  void KeepMemory();
+  // The GPU may still use the pinned memory: it lives until the process ends, with all that uses it
+  // and belongs to this object.
+  void KeepAll();
+  // The GPU is done, but others may still write to the memory of this object: it lives until the
+  // process ends.
+  void KeepOwnMemory();
 
  private:
   SyncDevice() = default;

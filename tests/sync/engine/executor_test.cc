@@ -191,6 +191,21 @@ TEST_CASE("Executor lets a ReduceScatter scale", "[sync][executor]") {
   CHECK(result == std::vector<float>(2, kReduced));
 }
 
+TEST_CASE("Executor refuses a tensor on a GPU if it has none", "[sync][executor]") {
+  const auto operation = GENERATE(Operation::kAllReduce, Operation::kBroadcast);
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(operation, 1, true);
+  averaged.response.tensors[0].memory = MemoryKind::kDevice;
+  averaged.tasks[0].submission.on_device.emplace();
+  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  REQUIRE_FALSE(outcome);
+  CHECK(outcome.error().code() == ErrorCode::kInternal);
+  CHECK_THAT(outcome.error().message(), ContainsSubstring("'t0' is on a GPU"));
+  CHECK(collectives.reductions.empty());
+}
+
 TEST_CASE("Executor restores the scaled values if the call is declined", "[sync][executor]") {
   const size_t tensor_count = GENERATE(1, 3);
   Recording collectives;

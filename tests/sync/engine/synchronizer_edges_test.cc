@@ -211,8 +211,8 @@ TEST_CASE("Submit refuses a scale, type or reduction that would end the process"
       refuse(std::move(unknown), fmt::format("tensor 'a': unknown operation {}", operation));
     }
     unknown = scaled(1, 1);
-    unknown.request.memory = static_cast<MemoryKind>(2);
-    refuse(std::move(unknown), "tensor 'a': unknown memory kind 2");
+    unknown.request.memory = static_cast<MemoryKind>(3);
+    refuse(std::move(unknown), "tensor 'a': unknown memory kind 3");
     unknown = scaled(1, 1);
     unknown.request.operation = Operation::kAdoptPlan;
     refuse(std::move(unknown),

@@ -206,19 +206,20 @@ TEST_CASE("A tensor of the host that is on a GPU is refused", "[sync_device]") {
   CHECK(Good(opened->KindOf(pointer(theirs.begin()))) == MemoryKind::kDevice);
 }
 
-TEST_CASE("Memory that the GPU may still use is kept", "[sync_device]") {
+TEST_CASE("Memory that the GPU, or another, may still use is kept", "[sync_device]") {
   const EmulatedGpu gpu;
   ranks::SoloHealth health;
-  const size_t kept = KeptCount();
-  for (const bool is_kept : {false, true}) {
+  for (const int kept : {0, 1, 2}) {
+    const size_t before = KeptCount();
     auto opened = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
     REQUIRE(opened->MakeRing({}, 0, health));
-    if (is_kept) opened->KeepMemory();
+    if (kept == 1) opened->KeepOwnMemory();
+    if (kept == 2) opened->KeepAll();
     opened.reset();
-    CHECK(gpu->Objects().pinned == (is_kept ? 1 : 0));
-    CHECK(gpu->Objects().streams == (is_kept ? 3 : 0));
+    CHECK(gpu->Objects().pinned == (kept == 2 ? 1 : 0));
+    CHECK(gpu->Objects().streams == (kept == 2 ? 3 : 0));
+    CHECK((KeptCount() > before) == (kept > 0));
   }
-  CHECK(KeptCount() > kept);
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ class SyncOptions(ctypes.Structure):
         ("host_roots", ctypes.c_uint32),
         ("group_by", ctypes.c_char_p),
         ("last_bucket_bytes", ctypes.c_uint64),
+        ("device", ctypes.c_uint32),
     ]
 
 

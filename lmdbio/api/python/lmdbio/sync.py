@@ -216,7 +216,7 @@ class Synchronizer:
                  cache_capacity: int = 1_024, tree_arity: int = 4, collective: str = "auto",
                  fusion_threshold_bytes: int = 64 << 20, gradient_bytes: int = 0,
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
-                 placement: Optional[str] = None, host_roots: int = 1,
+                 placement: Optional[str] = None, host_roots: int = 1, device: Optional[int] = 0,
                  num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
                  plan_patience_ms: int = 1_000, group_by: str = "bytes",
                  last_bucket_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
@@ -266,6 +266,9 @@ class Synchronizer:
         host_roots           The number of ranks of each host that share the reduction of large
                              values between hosts. It needs collective = auto, and at least this
                              number of ranks on each host.
+        device               The GPU of this rank for tensors there: 1 + its number among those that
+                             the process sees. The driver is opened only if this is set. Either all
+                             ranks have a GPU, or none has. 0: none.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -298,7 +301,7 @@ class Synchronizer:
             tree_arity=tree_arity, collective=collective,
             fusion_threshold_bytes=fusion_threshold_bytes, gradient_bytes=gradient_bytes,
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
-            host_roots=host_roots, num_groups=num_groups, bucket_bytes=bucket_bytes,
+            host_roots=host_roots, device=device, num_groups=num_groups, bucket_bytes=bucket_bytes,
             plan_patience_ms=plan_patience_ms, group_by=group_by,
             last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
