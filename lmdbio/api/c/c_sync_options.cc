@@ -1,6 +1,7 @@
 #include "lmdbio/api/c/c_sync_options.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -23,6 +24,9 @@ constexpr size_t kDimensionsMax = 255;
 
 // The size of the options of version 0.1.0, which end before this field.
 constexpr size_t kEarlierOptionsBytes[] = {offsetof(lmdbio_sync_options, tree_arity)};
+
+// The size of the request of version 0.1.0, which ends before this field.
+constexpr size_t kEarlierRequestBytes[] = {offsetof(lmdbio_sync_request, memory)};
 
 // The fields of C, whose 0 or NULL stands for the default. In signed fields -1 stands for zero.
 
@@ -139,6 +143,32 @@ Status TakeKinds(const lmdbio_sync_request& from, sync::Request& to) {
   return Choose("request.reduction", from.reduction, kReductions, to.reduce_op);
 }
 
+// A barrier and a join have no memory.
+Status TakeMemory(const lmdbio_sync_request& from, const MemoryAsker& ask, sync::Submission& to) {
+  if (from.memory < LMDBIO_MEMORY_HOST || from.memory > LMDBIO_MEMORY_ASK) {
+    return BadField("request.memory", fmt::format("{} is out of range; expected 0 to {}",
+                                                  from.memory, +LMDBIO_MEMORY_ASK));
+  }
+  const Operation operation = to.request.operation;
+  const bool has_memory = operation != Operation::kBarrier && operation != Operation::kJoin;
+  bool is_on_device = from.memory == LMDBIO_MEMORY_DEVICE && has_memory;
+  const void* const pointer = from.input != nullptr ? from.input : from.output;
+  if (from.memory == LMDBIO_MEMORY_ASK && has_memory && pointer != nullptr) {
+    LMDBIO_TRY(const sync::MemoryKind kind, ask(pointer));
+    is_on_device = kind == sync::MemoryKind::kDevice;
+  }
+  if (!is_on_device) {
+    to.input = static_cast<const std::byte*>(from.input);
+    to.output = static_cast<std::byte*>(from.output);
+    return {};
+  }
+  to.request.memory = sync::MemoryKind::kDevice;
+  to.on_device = {{std::bit_cast<uint64_t>(from.input)},
+                  {std::bit_cast<uint64_t>(from.output)},
+                  static_cast<device::StreamHandle>(from.stream)};
+  return {};
+}
+
 }  // namespace
 
 std::string SyncChoice::TransportWords() const {
@@ -184,10 +214,11 @@ Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options) {
   return choice;
 }
 
-Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int rank_count) {
+Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int rank_count,
+                                      const MemoryAsker& ask) {
   if (request == nullptr) return Fail(ErrorCode::kInvalidArgument, "the request is NULL");
   LMDBIO_TRY(const lmdbio_sync_request from,
-             CompleteStruct("request", "LMDBIO_SYNC_REQUEST_INIT", request));
+             CompleteStruct("request", "LMDBIO_SYNC_REQUEST_INIT", request, kEarlierRequestBytes));
   sync::Submission submission;
   sync::Request& to = submission.request;
   LMDBIO_TRY_VOID(TakeKinds(from, to));
@@ -201,8 +232,7 @@ Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int ra
     // The caller's array has one number for each rank.
     to.splits.assign(from.splits, from.splits + rank_count);
   }
-  submission.input = static_cast<const std::byte*>(from.input);
-  submission.output = static_cast<std::byte*>(from.output);
+  LMDBIO_TRY_VOID(TakeMemory(from, ask, submission));
   return submission;
 }
 

@@ -2,6 +2,7 @@
 #ifndef LMDBIO_API_C_C_SYNC_OPTIONS_H_
 #define LMDBIO_API_C_C_SYNC_OPTIONS_H_
 
+#include <functional>
 #include <string>
 
 #include "lmdbio/api/c/lmdbio_sync.h"
@@ -31,10 +32,14 @@ struct SyncChoice {
 //         kUnsupported      a byte is set that this version does not know
 Result<SyncChoice> SyncChoiceOf(const lmdbio_sync_options* options);
 
+// The memory behind a pointer, for LMDBIO_MEMORY_ASK.
+using MemoryAsker = std::function<Result<sync::MemoryKind>(const void* pointer)>;
+
 // request     null is an error
 // rank_count  the number of splits that are read
-// Errors: as SyncChoiceOf
-Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int rank_count);
+// Errors: as SyncChoiceOf, and those of `ask`
+Result<sync::Submission> SubmissionOf(const lmdbio_sync_request* request, int rank_count,
+                                      const MemoryAsker& ask);
 
 }  // namespace lmdbio::api
 #endif  // LMDBIO_API_C_C_SYNC_OPTIONS_H_

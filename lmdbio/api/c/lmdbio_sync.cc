@@ -93,8 +93,15 @@ std::function<void(const Status&)> CallbackOf(const lmdbio_sync_request& request
       };
 }
 
+Result<sync::Submission> ReadRequest(const SyncHandle& handle, const lmdbio_sync_request* request) {
+  const sync::Synchronizer& synchronizer = *handle.synchronizer;
+  return SubmissionOf(request, synchronizer.size(), [&synchronizer](const void* pointer) {
+    return synchronizer.MemoryOf(pointer);
+  });
+}
+
 Result<sync::Submission> TakeRequest(const SyncHandle& handle, const lmdbio_sync_request* request) {
-  LMDBIO_TRY(sync::Submission submission, SubmissionOf(request, handle.synchronizer->size()));
+  LMDBIO_TRY(sync::Submission submission, ReadRequest(handle, request));
   submission.callback = CallbackOf(*request, handle.number);
   return submission;
 }
@@ -131,7 +138,7 @@ Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request*
       graph.AddNode(fmt::format("node {}", i));
       continue;
     }
-    LMDBIO_TRY(sync::Submission submission, SubmissionOf(nodes[i], handle.synchronizer->size()));
+    LMDBIO_TRY(sync::Submission submission, ReadRequest(handle, nodes[i]));
     graph.AddCollective(std::move(submission.request));
   }
   for (size_t i = 0; i < edge_count; ++i) {
@@ -147,18 +154,24 @@ Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request*
   return graph;
 }
 
-// Waits for an operation, at most for `limit`.
-int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
+// Waits for an operation by `wait`, which returns whether it is over.
+template <typename Wait>
+int WaitBy(lmdbio_sync_op* op, const Wait& wait) noexcept {
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
     // An operation that is done may be asked in a callback: nothing waits then.
     if (calling_back == handle.owner && !handle.handle->is_done()) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT,
                          "a callback must not wait: the operation would wait for the callback");
     }
-    const Result<bool> is_done = handle.handle->WaitFor(limit);
-    if (!is_done) return handle.Keep(is_done.error());
-    return *is_done ? LMDBIO_OK : LMDBIO_TIMEOUT;
+    const Result<bool> is_over = wait(*handle.handle);
+    if (!is_over) return handle.Keep(is_over.error());
+    return *is_over ? LMDBIO_OK : LMDBIO_TIMEOUT;
   });
+}
+
+// Waits for an operation, at most for `limit`.
+int WaitFor(lmdbio_sync_op* op, std::chrono::milliseconds limit) noexcept {
+  return WaitBy(op, [limit](sync::Handle& handle) { return handle.WaitFor(limit); });
 }
 
 }  // namespace
@@ -300,6 +313,13 @@ int lmdbio_sync_op_wait(lmdbio_sync_op* op) {
 
 int lmdbio_sync_op_wait_within(lmdbio_sync_op* op, uint32_t limit_ms) {
   return WaitFor(op, std::chrono::milliseconds(limit_ms));
+}
+
+int lmdbio_sync_op_wait_on(lmdbio_sync_op* op, void* stream) {
+  return WaitBy(op, [stream](sync::Handle& handle) -> Result<bool> {
+    LMDBIO_TRY_VOID(handle.WaitOn(static_cast<device::StreamHandle>(stream)));
+    return true;
+  });
 }
 
 int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_result) {

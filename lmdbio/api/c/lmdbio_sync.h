@@ -145,6 +145,7 @@ typedef struct lmdbio_sync_op lmdbio_sync_op;
  * Errors    LMDBIO_INVALID_ARGUMENT  an unknown name, or a number out of its range
  *           LMDBIO_UNSUPPORTED       an option of a newer version is set that this version lacks;
  *                                    "mpi", which needs lmdbio_sync_open_mpi
+ *           LMDBIO_NOT_FOUND         device: there is no driver of a GPU, or no such GPU
  *           LMDBIO_RESOURCE_EXHAUSTED, and those of the file timeline_path */
 LMDBIO_API int lmdbio_sync_open(const lmdbio_sync_options* options, lmdbio_sync** out_sync);
 
@@ -221,6 +222,14 @@ enum lmdbio_reduction {
   LMDBIO_PRODUCT = 3
 };
 
+/* The memory that holds a tensor. */
+enum lmdbio_memory {
+  LMDBIO_MEMORY_HOST = 0,
+  LMDBIO_MEMORY_DEVICE = 1, /* that of the GPU of lmdbio_sync_options.device */
+  LMDBIO_MEMORY_ASK = 2     /* one of both: the driver tells, if there is a GPU. It is asked through
+                               a cache */
+};
+
 /* The receiver of the outcome of an operation. Called once, in the helper thread, which does
  * nothing else meanwhile. The callback may submit operations and close handles of operations, but
  * must not wait. It may be called before the call that submitted the operation has returned.
@@ -253,6 +262,11 @@ typedef struct lmdbio_sync_request { /* check-tree: large-class (an argument eac
 
   lmdbio_sync_callback callback; /* NULL: none */
   void* callback_context;
+
+  int memory;   /* enum lmdbio_memory: of input and output. Results are in memory of the host */
+  void* stream; /* LMDBIO_MEMORY_DEVICE: a cudaStream_t or CUstream. When the work that is on it now
+                   is done, the input has its values, and the output may be written. NULL: the
+                   default stream */
 } lmdbio_sync_request;
 
 #ifdef __cplusplus
@@ -271,7 +285,11 @@ static inline lmdbio_sync_request lmdbio_sync_request_init() {
  * request  read during the call only, except for input and output
  * out_op   to be closed by the caller
  * Errors   LMDBIO_INVALID_ARGUMENT  a tensor of this name is in flight; an invalid name, shape,
- *                                   root, split, type or operation. Nothing has been submitted
+ *                                   root, split, type or operation; a tensor on a GPU without the
+ *                                   option device, in other memory than `memory` says, or with a
+ *                                   stream that is captured or of another GPU. Nothing has been
+ *                                   submitted
+ *          LMDBIO_INTERNAL          the driver of the GPU fails
  *          LMDBIO_PEER_FAILED       the synchronizer has failed already; the message says why */
 LMDBIO_API int lmdbio_sync_submit(lmdbio_sync* sync, const lmdbio_sync_request* request,
                                   lmdbio_sync_op** out_op);
@@ -313,13 +331,23 @@ LMDBIO_API int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done);
  *         LMDBIO_PEER_FAILED       a rank has failed, left, or not submitted the tensor within the
  *                                  limit; names the tensor and the ranks. With collective
  *                                  "mpi", MPI may still write to the output: keep it until
- *                                  MPI_Finalize */
+ *                                  MPI_Finalize. A GPU may still read an input that was not ready:
+ *                                  keep it until its stream is done
+ *         LMDBIO_INTERNAL          the GPU or its driver fails, by the driver's name of the reason
+ */
 LMDBIO_API int lmdbio_sync_op_wait(lmdbio_sync_op* op);
 
 /* Does the same as lmdbio_sync_op_wait with a time limit.
  * limit_ms  milliseconds; 0: does not sleep
  * Returns   as lmdbio_sync_op_wait; LMDBIO_TIMEOUT */
 LMDBIO_API int lmdbio_sync_op_wait_within(lmdbio_sync_op* op, uint32_t limit_ms);
+
+/* Makes work that is enqueued on `stream` later see the result. Of a tensor on a GPU the result is
+ * then enqueued, and this does not wait for the GPU. Of other tensors it is done.
+ * stream  a cudaStream_t or CUstream of the GPU of the tensor; NULL: the default stream
+ * Errors  as lmdbio_sync_op_wait
+ *         LMDBIO_INVALID_ARGUMENT  also if the stream is captured, or of another GPU */
+LMDBIO_API int lmdbio_sync_op_wait_on(lmdbio_sync_op* op, void* stream);
 
 typedef struct lmdbio_sync_result {
   const void* data;    /* ALLGATHER, ALLTOALL, REDUCE_SCATTER: rows; else NULL */

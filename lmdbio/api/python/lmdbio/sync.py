@@ -31,6 +31,7 @@ OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "re
               "barrier": 5, "join": 6}
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5}
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2, "product": 3}
+MEMORIES = {"host": 0, "device": 1, "ask": 2}
 
 # Operations whose Operation object is gone, by the number of their handle, with the object that
 # keeps the array alive while the library uses it. Their errors are not reported.
@@ -86,6 +87,15 @@ class Operation:
         _capi.check_op(self._handle, status)
         return self
 
+    def wait_on(self, stream: Optional[int]) -> "Operation":
+        """Makes work that is enqueued on a stream of the GPU later see the result, and returns the
+        operation. Sleeps until the result is enqueued, and does not wait for the GPU.
+
+        stream  the number of a cudaStream_t; None: the default stream
+        """
+        _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_wait_on(self._handle, stream))
+        return self
+
     def _outcome(self) -> _capi.SyncResult:
         result = ctypes.POINTER(_capi.SyncResult)()
         _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_result(
@@ -133,7 +143,8 @@ class Tensor:
 def _request_of(name: Optional[str], address: Optional[int], shape: Sequence[int], type_name: str,
                 operation: str = "allreduce", reduction: str = "sum", root: int = 0,
                 prescale: float = 1.0, postscale: float = 1.0,
-                splits: Optional[Sequence[int]] = None) -> _capi.SyncRequest:
+                splits: Optional[Sequence[int]] = None, memory: str = "host",
+                stream: Optional[int] = None) -> _capi.SyncRequest:
     if prescale == 0 or postscale == 0:
         raise InvalidArgumentError(f"{name}: a scale of 0 makes all values 0; use another scale")
     dimensions = (ctypes.c_int64 * max(len(shape), 1))(*shape)
@@ -147,7 +158,8 @@ def _request_of(name: Optional[str], address: Optional[int], shape: Sequence[int
         reduction=_capi.choice("reduction", reduction, REDUCTIONS),
         root=_capi.number("root", root, ctypes.c_int), shape=dimensions,
         dimension_count=len(shape), input=address, output=address if is_in_place else None,
-        prescale=prescale, postscale=postscale, splits=parts)
+        prescale=prescale, postscale=postscale, splits=parts,
+        memory=_capi.choice("memory", memory, MEMORIES), stream=stream)
 
 
 def _pointers_to(requests: Sequence[Optional[_capi.SyncRequest]]) -> Any:
@@ -348,7 +360,10 @@ class Synchronizer:
         """Submits an operation on values at an address.
 
         keeps   the object that keeps the values in place
-        fields  operation, reduction, root, prescale, postscale and splits, as in the methods below
+        fields  operation, reduction, root, prescale, postscale and splits, as in the methods below.
+                memory="device": the values are on the GPU of the option `device`, and `stream` is
+                the number of a cudaStream_t whose work writes them. memory="ask": the driver tells
+                where they are
         """
         _forget_done(self._orphans)
         request = _request_of(name, address, shape, type_name, **fields)

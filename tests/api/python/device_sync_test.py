@@ -1,0 +1,86 @@
+"""Tensors on a GPU through lmdbio.sync. The GPU is that of the stand-in (tests/emulated_gpu)."""
+
+import ctypes
+import unittest
+
+import numpy as np
+
+import lmdbio
+import lmdbio.sync
+
+COUNT = 1000
+
+
+class Driver:
+    """The driver, as a program would use it. An error is an AssertionError."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.context, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", ctypes.c_uint(0))
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
+        self.call("cuCtxSetCurrent", self.context)
+        self.call("cuStreamCreateWithPriority", ctypes.byref(self.stream), ctypes.c_uint(1), 0)
+
+    def call(self, name, *arguments):
+        function, found = ctypes.c_void_p(), ctypes.c_int()
+        self.library.cuGetProcAddress_v2(name.encode(), ctypes.byref(function), 12000,
+                                         ctypes.c_uint64(0), ctypes.byref(found))
+        code = ctypes.CFUNCTYPE(ctypes.c_int)(function.value)(*arguments)
+        assert code == 0, (name, code)
+
+    def allocate(self):
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc", ctypes.byref(address), ctypes.c_size_t(4 * COUNT))
+        self.call("cuMemsetD8Async", address, ctypes.c_ubyte(0x3F), ctypes.c_size_t(4 * COUNT),
+                  self.stream)
+        return address.value
+
+    def read(self, address):
+        values = np.empty(COUNT, np.float32)
+        self.call("cuMemcpyDtoHAsync", ctypes.c_void_p(values.ctypes.data),
+                  ctypes.c_uint64(address), ctypes.c_size_t(4 * COUNT), self.stream)
+        self.call("cuStreamSynchronize", self.stream)
+        return values
+
+
+FILLED = np.frombuffer(b"\x3F" * 4 * COUNT, np.float32)
+
+
+class DeviceSyncTest(unittest.TestCase):
+    def setUp(self):
+        self.driver = Driver()
+
+    def test_sums_and_counters(self):
+        with lmdbio.sync.Synchronizer(device=1) as sync:
+            for memory in ("device", "ask"):
+                address = self.driver.allocate()
+                operation = sync.submit("a", address, (COUNT,), "float32", None, postscale=2.0,
+                                        memory=memory, stream=self.driver.stream.value)
+                self.assertIs(operation.wait_on(self.driver.stream.value), operation)
+                np.testing.assert_array_equal(self.driver.read(address), 2 * FILLED)
+                self.assertTrue(operation.wait().is_done())
+            values = np.ones(5, np.float32)
+            sync.allreduce("h", values, postscale=3.0).wait_on(None)
+            np.testing.assert_array_equal(values, np.full(5, 3, np.float32))
+
+    def test_results_are_on_the_host(self):
+        with lmdbio.sync.Synchronizer(device=1) as sync:
+            operation = sync.submit("a", self.driver.allocate(), (COUNT,), "float32", None,
+                                    operation="allgather", memory="device",
+                                    stream=self.driver.stream.value)
+            np.testing.assert_array_equal(operation.wait().result(), FILLED)
+
+    def test_wrong_memory(self):
+        address = self.driver.allocate()
+        with lmdbio.sync.Synchronizer() as sync:
+            with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "option device"):
+                sync.submit("a", address, (COUNT,), "float32", None, memory="device")
+            with self.assertRaisesRegex(ValueError, "memory"):
+                sync.submit("a", address, (COUNT,), "float32", None, memory="disk")
+        with self.assertRaisesRegex(FileNotFoundError, "GPU 6"):
+            lmdbio.sync.Synchronizer(device=7)
+
+
+if __name__ == "__main__":
+    unittest.main()
