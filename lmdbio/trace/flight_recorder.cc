@@ -54,6 +54,8 @@ std::string_view FlightKindName(FlightKind kind) {
       return "plan ended";
     case FlightKind::kStalled:
       return "stalled";
+    case FlightKind::kStaged:
+      return "staged";
   }
   return "unknown";
 }

@@ -27,6 +27,7 @@ enum class FlightKind : uint8_t {
   kPlanAdopted,  // a plan is followed from now on
   kPlanEnded,    // the plan is abandoned
   kStalled,      // a tensor was reported that some rank has not submitted
+  kStaged,       // values of tensors on a GPU have reached the host
 };
 
 // "submitted", "agreed", ...

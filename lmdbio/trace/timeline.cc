@@ -164,6 +164,10 @@ void Timeline::Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns) {
   Add({.kind = EventKind::kTransfer, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes});
 }
 
+void Timeline::CopyOut(uint64_t bytes, int64_t begin_ns, int64_t end_ns) {
+  Add({.kind = EventKind::kCopyOut, .begin_ns = begin_ns, .end_ns = end_ns, .bytes = bytes});
+}
+
 void Timeline::Bucket(const BucketSpan& bucket) {
   Add({.kind = EventKind::kBucket,
        .begin_ns = bucket.begin_ns,

@@ -5,6 +5,7 @@
 //
 //   row of a tensor   negotiate [submitted .. by all ranks]  allreduce [.. reported to the program]
 //   helper thread     round            bucket [pack  transfer [the collective call]  unpack]
+//                                      bucket [copy out [from a GPU]  transfer  copy out  transfer]
 //   program's waits   wait
 //
 // The steps that all tensors of a bucket share are written once, as steps of the bucket. The row of
@@ -84,6 +85,9 @@ class Timeline {
 
   // One collective call for a bucket. Record it before the Bucket event.
   void Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
+  // The helper thread waited for values of tensors on a GPU: until the tensors were ready and the
+  // values had reached the host. In a bucket, before the call that takes the values.
+  void CopyOut(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
   // One bucket, from the start of packing to the end of unpacking.
   struct BucketSpan {
     uint64_t number = 0;

@@ -255,6 +255,8 @@ void TimelineWriter::Append(const TimelineEvent& event) {
       return AppendSpan("round", kHelperRow, event, {{"number", event.number}});
     case TimelineEvent::EventKind::kTransfer:
       return AppendSpan("transfer", kHelperRow, event, {{"bytes", event.bytes}});
+    case TimelineEvent::EventKind::kCopyOut:
+      return AppendSpan("copy out", kHelperRow, event, {{"bytes", event.bytes}});
     case TimelineEvent::EventKind::kBucket:
       return AppendSpan(
           "bucket", kHelperRow, event,

@@ -25,6 +25,7 @@ struct TimelineEvent {
     kOperation,  // a span of a row: name, number of the bucket
     kRound,      // spans of the helper thread: number
     kTransfer,   //   bytes
+    kCopyOut,    //   bytes
     kBucket,     //   number, bytes, tensor_count
     kWait,       // a span of the program: row, or kNoRow
     kMark,       // a point in time: name

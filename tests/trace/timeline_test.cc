@@ -108,6 +108,7 @@ TEST_CASE("Timeline writes the phases of a tensor", "[trace]") {
   TimelineTensor conv1 = timeline->Begin("conv1", 4096, begin);
   timeline->Round(5, begin, begin + 800);
   timeline->Agree(conv1, 2, begin + 1'000);
+  timeline->CopyOut(4096, begin + 2'500, begin + 3'400);
   timeline->Transfer(4096, begin + 3'500, begin + 7'001);
   timeline->Bucket({.number = 2,
                     .bytes = 4096,
@@ -141,6 +142,7 @@ TEST_CASE("Timeline writes the phases of a tensor", "[trace]") {
     CHECK(found[0]["args"] == arguments);
   };
   expect_span("round", 0, 0.8, {{"number", 5}});
+  expect_span("copy out", 2.5, 0.9, {{"bytes", 4096}});
   expect_span("transfer", 3.5, 3.501, {{"bytes", 4096}});
   expect_span("bucket", 1, 8, {{"number", 2}, {"bytes", 4096}, {"tensors", 1}});
   expect_span("declined", 21, 1, {{"bucket", 3}});

@@ -386,6 +386,11 @@ typedef struct lmdbio_sync_counters {
   uint64_t plan_end_count;      /* the same that were abandoned */
   uint64_t thread_cpu_ns;       /* processor time of the helper thread */
   uint64_t thread_run_delay_ns; /* time in which the helper thread was ready but had no core */
+  uint64_t device_tensor_count; /* tensors on a GPU whose values have passed the host */
+  uint64_t device_out_bytes;    /* copied from the GPU */
+  uint64_t device_in_bytes;     /* copied to the GPU */
+  uint64_t device_copy_count;   /* copies, and launches that pack or unpack several tensors */
+  uint64_t device_wait_ns;      /* time in which the helper thread waited for these copies */
 } lmdbio_sync_counters;
 
 /* Returns the counters of the synchronizer.

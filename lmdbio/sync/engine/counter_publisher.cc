@@ -10,6 +10,12 @@ void CounterPublisher::Publish() {
   current_.collective_bytes = executed.collective_bytes;
   current_.collective_bytes_min = executed.collective_bytes_min;
   current_.collective_bytes_max = executed.collective_bytes_max;
+  const StagingCounters staged = executor_.staging_counters();
+  current_.device_tensor_count = staged.tensor_count;
+  current_.device_out_bytes = staged.out_bytes;
+  current_.device_in_bytes = staged.in_bytes;
+  current_.device_copy_count = staged.copy_count;
+  current_.device_wait_ns = staged.wait_ns;
   const std::lock_guard lock(mutex_);
   published_ = current_;
 }

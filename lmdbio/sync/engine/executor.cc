@@ -298,7 +298,14 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
         others == 0 ? fmt::format("bucket of tensor '{}'", first.name)
                     : fmt::format("bucket of tensor '{}' and {} others", first.name, others));
   };
-  const Result<StagedResult> result = ring.Run(work, call);
+  int64_t waits_since_ns = SteadyNanoseconds();
+  const auto traced_call = [&](MutableBytes values, uint64_t chunk) -> Outcome {
+    tracer_.Staged(staged.tasks, values.size(), waits_since_ns);
+    Outcome outcome = call(values, chunk);
+    waits_since_ns = SteadyNanoseconds();
+    return outcome;
+  };
+  const Result<StagedResult> result = ring.Run(work, traced_call);
   if (!result) return Fail(with_name(result.error()));
   if (result->outcome == CallOutcome::kDeclined || !staged.use.has_output) return result->outcome;
   for (Task* const task : staged.tasks) {

@@ -64,6 +64,9 @@ class Executor {
 
   uint64_t fusion_bytes() const { return fusion_bytes_; }
   const ExecutorCounters& counters() const { return counters_; }
+  StagingCounters staging_counters() const {
+    return device_ != nullptr ? device_->ring().counters() : StagingCounters();
+  }
 
  private:
   using Outcome = Result<CallOutcome>;

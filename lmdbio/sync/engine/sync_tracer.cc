@@ -68,6 +68,13 @@ void SyncTracer::Transferred(uint64_t bytes) {
   if (timeline_) timeline_->Transfer(bytes, transfer_began_ns_, SteadyNanoseconds());
 }
 
+void SyncTracer::Staged(std::span<Task* const> tasks, uint64_t bytes, int64_t begin_ns) {
+  const int64_t now_ns = SteadyNanoseconds();
+  const std::string_view first = tasks[0] == nullptr ? "" : std::string_view(tasks[0]->name());
+  recorder_.RecordAt(now_ns, trace::FlightKind::kStaged, first, {.bytes = bytes});
+  if (timeline_) timeline_->CopyOut(bytes, begin_ns, now_ns);
+}
+
 void SyncTracer::Unpacked(std::span<Task* const> tasks) {
   if (!timeline_) return;
   timeline_->Bucket({.number = bucket_count_,

@@ -40,6 +40,9 @@ class SyncTracer {
   void Transferring(std::span<Task* const> tasks, uint64_t bytes);
   void Transferred(uint64_t bytes);
   void Unpacked(std::span<Task* const> tasks);
+  // Values of these tensors on a GPU, those of a chunk, have reached the host; since `begin_ns`
+  // this thread has waited for them.
+  void Staged(std::span<Task* const> tasks, uint64_t bytes, int64_t begin_ns);
 
   void Round(uint64_t number, int64_t begin_ns);
   void PlanAdopted(uint64_t epoch);

@@ -108,7 +108,7 @@ class Handle {
 };
 
 // Counts since the creation of the synchronizer.
-struct SyncCounters {
+struct SyncCounters {                  // check-tree: large-class (a member for each counter)
   uint64_t cycle_count = 0;            // rounds, and buckets of plans
   uint64_t control_message_count = 0;  // exchanges of this rank
   uint64_t control_bytes = 0;          // contributed by this rank to exchanges
@@ -121,6 +121,11 @@ struct SyncCounters {
   uint64_t plan_end_count = 0;       // abandoned plans, or groups
   uint64_t thread_cpu_ns = 0;        // processor time of the helper thread
   uint64_t thread_run_delay_ns = 0;  // time in which it could run but had no core
+  uint64_t device_tensor_count = 0;  // tensors on a GPU whose values have passed the host
+  uint64_t device_out_bytes = 0;     // copied from the GPU
+  uint64_t device_in_bytes = 0;      // copied to the GPU
+  uint64_t device_copy_count = 0;    // copies, and launches that pack or unpack several tensors
+  uint64_t device_wait_ns = 0;       // time in which the helper thread waited for these copies
 };
 
 // Makes collectives that check `health` whenever they wait. In these checks the synchronizer

@@ -143,6 +143,11 @@ static void test_sums(void) {
     CHECK(values[0] == 2 * float_of(0x3F) && values[COUNT - 1] == values[0]);
     CHECK(lmdbio_sync_op_close(op) == LMDBIO_OK);
   }
+  const lmdbio_sync_counters* counters = NULL;
+  CHECK(lmdbio_sync_get_counters(sync, &counters) == LMDBIO_OK);
+  CHECK(counters->device_tensor_count == 2 && counters->device_copy_count == 4);
+  CHECK(counters->device_out_bytes == 2 * SIZE_BYTES);
+  CHECK(counters->device_in_bytes == 2 * SIZE_BYTES && counters->device_wait_ns > 0);
   const char* text = NULL;
   CHECK(lmdbio_sync_describe(sync, &text) == LMDBIO_OK);
   expect_words(text, "GPU 0 (Emulated GPU 0)");

@@ -60,6 +60,13 @@ class DeviceSyncTest(unittest.TestCase):
                 self.assertIs(operation.wait_on(self.driver.stream.value), operation)
                 np.testing.assert_array_equal(self.driver.read(address), 2 * FILLED)
                 self.assertTrue(operation.wait().is_done())
+            counters = sync.counters()
+            self.assertEqual({name: counters[name] for name in (
+                "device_tensor_count", "device_out_bytes", "device_in_bytes",
+                "device_copy_count")}, {
+                    "device_tensor_count": 2, "device_out_bytes": 8 * COUNT,
+                    "device_in_bytes": 8 * COUNT, "device_copy_count": 4})
+            self.assertGreater(counters["device_wait_ns"], 0)
             values = np.ones(5, np.float32)
             sync.allreduce("h", values, postscale=3.0).wait_on(None)
             np.testing.assert_array_equal(values, np.full(5, 3, np.float32))

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "lmdbio/kernels/kernel_image.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
+#include "tests/support/temp_dir.h"
 #include "tests/sync/engine/device_job.h"
 
 namespace lmdbio::sync {
@@ -407,6 +410,47 @@ TEST_CASE("A group of tensors on a GPU is reduced together", "[device_tensors]")
     job.wrong.Expect(synchronizer.counters().collective_count == 1, rank, "one call");
   });
   CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+size_t CountOf(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("Counters, flight record and timeline show the copies", "[device_tensors]") {
+  const test::TempDir dir;
+  DeviceJob job(1);
+  job.options.timeline_path = dir.path() / "trace";
+  constexpr int64_t kCount = 2 << 20;  // 8 MiB: two chunks of a rank alone
+  job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
+    const DeviceMemory memory = program.Allocate(kCount * sizeof(float));
+    CHECK(Good(synchronizer.Submit(SumOnDevice("conv1", program, memory, kCount))).Wait());
+    Submission gather = SumOnDevice("rows", program, memory, 100);
+    gather.request.operation = Operation::kAllGather;
+    CHECK(Good(synchronizer.Submit(std::move(gather))).Wait());
+    const SyncCounters counters = synchronizer.counters();
+    CHECK(counters.device_tensor_count == 2);
+    CHECK(counters.device_out_bytes == kCount * sizeof(float) + 400);
+    CHECK(counters.device_in_bytes == kCount * sizeof(float));
+    CHECK(counters.device_copy_count == 5);
+    CHECK(counters.device_wait_ns > 0);
+    CHECK(counters.tensor_count == 2);
+    CHECK(counters.collective_count == 3);
+    std::string record;
+    for (const std::string& line : synchronizer.FlightRecord()) record += line + "\n";
+    CHECK(CountOf(record, "staged       'conv1' 4194304 bytes") == 2);
+    CHECK(CountOf(record, "staged       'rows'") == 1);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  const std::string trace = TextOf(dir.path() / "trace.0");
+  CHECK(CountOf(trace, R"("name":"copy out")") == 3);
+  CHECK(CountOf(trace, R"("args":{"bytes":4194304})") == 4);  // and as many transfers
 }
 
 TEST_CASE("A rank that has joined contributes zeros to tensors on a GPU", "[device_tensors]") {
