@@ -376,7 +376,9 @@ void Engine::FailAll(const Error& why) {
     if (event.submitted != nullptr) tasks_.Add(event.submitted);
   }
   // The program may free its tensors when their operations have failed.
-  if (parts_.device != nullptr) parts_.device->ring().Drain(Clock::now() + kDrainLimit);
+  if (parts_.device != nullptr && !is_peaceful_.load()) {
+    parts_.device->ring().Drain(Clock::now() + kDrainLimit);
+  }
   // The queue is closed before: a program that reads the note can submit nothing more.
   if (!is_peaceful_.load() && !is_ending_.load()) Note(why.message());
   tasks_.FailAll(why);

@@ -372,31 +372,78 @@ TEST_CASE("Closing ends a wait for a stream, and keeps the memory that the GPU s
   while (job.gpu->QueuedCount() > 0) CHECK(program.stream().IsDone());
 }
 
-TEST_CASE("A peer that leaves fails the tensors, and no copy goes on after that",
+// The first copy in fails, while later chunks are on their way out.
+TEST_CASE("No copy goes on after an operation has failed", "[device_failures]") {
+  for (uint64_t seed = 1; seed <= test::SeedCount(10); ++seed) {
+    INFO("seed " << seed);
+    DeviceJob job(1, seed);
+    job.RunAndLeave([&](Synchronizer& synchronizer) {
+      ProgramOnDevice program(job.gpu.Open());
+      {
+        const DeviceMemory memory = program.Allocate(16 << 20);
+        job.gpu->FailCall("cuMemcpyHtoDAsync", 1, 999);
+        Handle handle = Good(synchronizer.Submit(SumOnDevice("w", program, memory, 4 << 20)));
+        CHECK(IsError(handle.Wait(), ErrorCode::kInternal, "cuMemcpyHtoDAsync"));
+      }  // a copy that is still enqueued would use memory that is gone
+      const DeviceMemory other = program.Allocate(64);
+      program.WriteLater(other.begin(), "still works");
+      CHECK(program.ReadNow(other.begin(), 11) == "still works");
+      while (job.gpu->QueuedCount() > 0) CHECK(program.stream().IsDone());
+    });
+  }
+}
+
+// Rank 1 is not ready, and leaves while rank 0 waits for it.
+TEST_CASE("A peer that leaves fails the tensors of the others, whose GPUs still work",
           "[device_failures]") {
-  for (uint64_t seed = 1; seed <= test::SeedCount(5); ++seed) {
+  for (uint64_t seed = 1; seed <= test::SeedCount(2); ++seed) {
     INFO("seed " << seed);
     TwoGpus two(seed);
-    std::atomic<bool> is_submitted{false};
+    std::unique_ptr<EndlessWork> endless;
+    std::vector<DeviceMemory> kept;
     two.Run({}, [&](Synchronizer& synchronizer, ProgramOnDevice& program) {
       if (synchronizer.rank() == 1) {
-        while (!is_submitted) std::this_thread::yield();
+        endless = std::make_unique<EndlessWork>(program.gpu());
+        endless->BeginOn(program.stream());
+        kept.push_back(program.Allocate(8 << 20));
+        const Handle handle =
+            Good(synchronizer.Submit(SumOnDevice("w", program, kept.back(), 2 << 20)));
+        while (two.gpu->CallCount("cuMemcpyDtoHAsync") < 8) std::this_thread::yield();
         return;
       }
-      std::vector<Handle> handles;
       {
         const DeviceMemory memory = program.Allocate(8 << 20);
-        handles.push_back(Good(synchronizer.Submit(SumOnDevice("w", program, memory, 2 << 20))));
-        is_submitted = true;
-        const Status status = handles[0].Wait();
+        Handle handle = Good(synchronizer.Submit(SumOnDevice("w", program, memory, 2 << 20)));
+        const Status status = handle.Wait();
         two.wrong.Expect(IsError(status, ErrorCode::kPeerFailed, "rank 1"), 0, MessageOf(status));
-      }  // a copy that is still enqueued would use memory that is gone
+      }
       const DeviceMemory other = program.Allocate(64);
       program.WriteLater(other.begin(), "still works");
       two.wrong.Expect(program.ReadNow(other.begin(), 11) == "still works", 0, "a copy");
     });
     CHECK(two.wrong.lines() == std::vector<std::string>());
   }
+}
+
+// Health that no rank can end.
+TEST_CASE("Closing ends a wait for the GPU without the health of the job", "[device_failures]") {
+  const EmulatedGpu gpu;
+  ProgramOnDevice program(gpu.Open());
+  EndlessWork endless(program.gpu());
+  endless.BeginOn(program.stream());
+  const DeviceMemory memory = program.Allocate(400);
+  const auto group = ranks::SoloGroup();
+  SyncOptions options;
+  options.device = 1;
+  SyncParts parts;
+  parts.health = std::make_unique<ranks::SoloHealth>();
+  auto synchronizer = Good(Synchronizer::Create(*group, options, std::move(parts)));
+  Handle handle = Good(synchronizer->Submit(SumOnDevice("w", program, memory, 100)));
+  while (gpu->CallCount("cuMemcpyDtoHAsync") == 0) std::this_thread::yield();
+  synchronizer.reset();
+  CHECK(IsError(handle.Wait(), ErrorCode::kPeerFailed, "closed its synchronizer"));
+  endless.End();
+  while (gpu->QueuedCount() > 0) CHECK(program.stream().IsDone());
 }
 
 // The thread sanitizer does not survive a fork while threads run.

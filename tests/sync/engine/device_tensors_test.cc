@@ -387,6 +387,30 @@ TEST_CASE("Wait, WaitFor, is_done and Shutdown wait for the GPU", "[device_tenso
   }
 }
 
+TEST_CASE("Shutdown waits until the results of all operations are on the GPU", "[device_tensors]") {
+  constexpr size_t kTensors = 8;
+  for (uint64_t seed = 1; seed <= test::SeedCount(20); ++seed) {
+    INFO("seed " << seed);
+    DeviceJob job(1, seed);
+    job.options.fusion_threshold_bytes = 0;  // each tensor is a call, so copies in pile up
+    ProgramOnDevice program(job.gpu.Open());
+    std::vector<DeviceMemory> memories;
+    job.Run([&](Synchronizer& synchronizer) {
+      for (size_t i = 0; i < kTensors; ++i) {
+        memories.push_back(program.Allocate(400));
+        program.WriteLater(memories[i].begin(), test::BytesOfAll(std::vector<float>(100, 1.0F)));
+        Submission submission = SumOnDevice(fmt::format("w{}", i), program, memories[i], 100);
+        submission.request.postscale = 2;
+        CHECK(synchronizer.Submit(std::move(submission)));
+      }
+    });
+    for (const DeviceMemory& memory : memories) {
+      CHECK(job.gpu.Peek(memory.begin(), 400) == test::BytesOfAll(std::vector<float>(100, 2.0F)));
+    }
+    CHECK(job.wrong.lines() == std::vector<std::string>());
+  }
+}
+
 TEST_CASE("A group of tensors on a GPU is reduced together", "[device_tensors]") {
   DeviceJob job(2);
   job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
