@@ -431,7 +431,6 @@ static void test_wrong_options(void) {
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
-/* An operation outlives its synchronizer, and still returns its outcome. */
 /* Programs of version 0.1.0 have a shorter struct, and what follows it is not theirs. */
 static void test_options_of_0_1_0(void) {
   enum { SIZE_BYTES = 160 };
@@ -447,6 +446,7 @@ static void test_options_of_0_1_0(void) {
   refuse_options(&options, LMDBIO_INVALID_ARGUMENT, "struct_size");
 }
 
+/* An operation outlives its synchronizer, and still returns its outcome. */
 static void test_operation_after_close(void) {
   lmdbio_sync* sync = open_sync(NULL);
   float value = 3;

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/kernels/kernel_image.h"
 #include "tests/ranks/forked_ranks.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/device_job.h"
@@ -87,10 +88,14 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& faul
 
 TEST_CASE("A rank that is killed in any call of a bucket is named by the others",
           "[device_processes_sync]") {
-  const std::vector<std::string> faults = {
-      "cuEventRecord:9:kill",      "cuEventRecord:40:kill",      "cuStreamWaitEvent:5:kill",
-      "cuStreamWaitEvent:60:kill", "cuMemcpyDtoHAsync:2:kill",   "cuMemcpyHtoDAsync:2:kill",
-      "cuEventQuery:30:kill",      "cuStreamIsCapturing:17:kill"};
+  std::vector<std::string> faults = {"cuEventRecord:9:kill",     "cuEventRecord:40:kill",
+                                     "cuStreamWaitEvent:5:kill", "cuStreamWaitEvent:60:kill",
+                                     "cuMemcpyDtoHAsync:2:kill", "cuMemcpyHtoDAsync:2:kill",
+                                     "cuEventQuery:30:kill",     "cuStreamIsCapturing:17:kill"};
+  if (!kernels::BuiltInKernels().bytes.empty()) {
+    faults.emplace_back("cuLaunchKernel:1:kill");
+    faults.emplace_back("cuLaunchKernel:6:kill");
+  }
   std::vector<std::unique_ptr<ForkedJob>> jobs;
   for (const std::string& fault : faults) {
     auto& job = jobs.emplace_back(std::make_unique<ForkedJob>(kRanks, kRanks));
