@@ -433,6 +433,22 @@ class SyncTest(unittest.TestCase):
             self.fail_in_first_rank({"gradient_bytes": size}, step)
         self.assertEqual(model.weight.grad.tolist(), [[1, 1, 1]])
 
+    def test_the_failure_of_a_peer_does_not_end_a_backward_pass(self):
+        model, passed = torch.nn.Linear(3, 1), []
+
+        def step(sync):
+            gradients = lmdbio.torch.GradientSync(model, sync)
+            if sync.rank == 0:
+                raise ZeroDivisionError
+            with self.assertRaises(lmdbio.PeerFailedError):
+                sync.allreduce("second", np.ones(3)).wait()
+            model(torch.ones(1, 3)).sum().backward()
+            passed.append(model.weight.grad.tolist())
+            gradients.synchronize()
+
+        self.fail_in_first_rank({}, step)
+        self.assertEqual(passed, [] if COMM.rank == 0 else [[[1, 1, 1]]])
+
     def test_an_error_that_placed_memory_outlives(self):
         views = []
 

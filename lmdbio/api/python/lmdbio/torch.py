@@ -26,7 +26,7 @@ import torch.utils.data
 from lmdbio._batch import Record
 from lmdbio._data_loader import DataLoader
 from lmdbio._dataset import Dataset
-from lmdbio._errors import InvalidArgumentError, InvalidStateError
+from lmdbio._errors import InvalidArgumentError, InvalidStateError, PeerFailedError
 from lmdbio._hand_over import begin, check_size, collate, empty
 from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset, values_as_tensor
 from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all
@@ -203,6 +203,7 @@ class GradientSync:
             _check_reducible(name, parameter)
         self._is_off = False
         self._pending: Dict[str, PersistentAllreduce] = {}  # in the order of submission
+        self._failure: Optional[PeerFailedError] = None  # of the backward pass
         self._turn = 0  # of the two halves of _WatchedParameter.sums: that of this iteration
         self._has_late_sums = False  # those of the last iteration are in flight, or not delivered
         scale = 1.0 / synchronizer.size if average else 1.0
@@ -248,9 +249,15 @@ class GradientSync:
         hook = node.register_hook(lambda *_unused: self._on_gradient(watched))
         self._hooks.append((node, hook))
 
+    # An error that ends a backward pass leaves a part of its graph in PyTorch 2.6 until the process
+    # exits, which then crashes. So the failure of a peer waits for synchronize().
     def _on_gradient(self, watched: _WatchedParameter) -> None:
-        if not self._is_off:
+        if self._is_off or self._failure is not None:
+            return
+        try:
             self._submit(watched)
+        except PeerFailedError as failure:
+            self._failure = failure
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -295,7 +302,12 @@ class GradientSync:
 
         Returns whether .grad has sums. They are missing only with a lag, in the first iteration and
         in the first one after flush(): then .grad is 0. Take no step of the optimizer.
+
+        Raises PeerFailedError if a rank has failed, also if the backward pass has noticed it.
         """
+        error, self._failure = self._failure, None
+        if error is not None:
+            raise error
         if len(self._pending) < len(self._watched):
             for watched in self._watched:
                 if watched.name not in self._pending:
