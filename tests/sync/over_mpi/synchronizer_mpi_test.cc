@@ -169,7 +169,7 @@ TEST_CASE("A tensor that a rank never submits is found while the collectives of 
   SyncOptions options;
   options.coordinator = "topo";
   options.stall_report = 300ms;
-  options.stall_limit = 1500ms;
+  options.stall_limit = 5000ms;  // the last rank has to get processor time within it
   test::Findings notes;
   SyncParts parts;
   parts.collectives = [](ranks::Health& health) {
