@@ -35,6 +35,10 @@ class PrimaryContext {
   // Whether this process is a child, by fork(), of the one that retained the context.
   bool is_forked() const { return fork_mark_.is_forked(); }
 
+  // Whether calls can reach the driver. Does not call it.
+  // Errors: as Try
+  Status CheckUsable() const;
+
   // Runs `call(driver)` with this context current in the calling thread. A thread that had another
   // context has it again afterwards; a thread without one keeps this context.
   // Returns: the driver's code, if it does not end the context
@@ -81,7 +85,6 @@ class PrimaryContext {
   PrimaryContext(const DriverTable& driver, int ordinal, DeviceNumber device, ContextHandle handle)
       : driver_(driver), ordinal_(ordinal), device_(device), handle_(handle) {}
 
-  Status CheckUsable() const;
   // Returns: the context that was current before
   Result<ContextHandle> Enter();
   void Leave(ContextHandle previous);

@@ -114,7 +114,12 @@ Error Engine::ClosedError() const {
 
 Status Engine::Start(CoreList cores) {
   // Before the thread starts, because WatchfulHealth takes no lock.
-  parts_.health.set_on_check([this] { return stalls_.Look(Clock::now()); });
+  parts_.health.set_on_check([this]() -> Status {
+    // A thread of the program may have found a failure of the GPU in Submit. Then it submits
+    // nothing more, and the other ranks would wait for it.
+    if (parts_.device != nullptr) LMDBIO_TRY_VOID(parts_.device->Check());
+    return stalls_.Look(Clock::now());
+  });
   try {
     thread_ = std::thread([this, cores = std::move(cores)] { Run(cores); });
   } catch (const std::system_error& error) {

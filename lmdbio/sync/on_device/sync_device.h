@@ -75,6 +75,10 @@ class SyncDevice {
 
   // The GPU, the ring, and how tensors are packed.
   std::string Description() const;
+  // Whether the GPU still works, as far as calls of any thread have shown.
+  // Errors: kInternal  the driver's name for the reason
+  Status Check() const { return device_->context()->CheckUsable(); }
+
   // Why there are no kernels; "": there are.
   const std::string& note() const { return note_; }
 
