@@ -85,4 +85,5 @@ def copies_of(read: Read, count: int, default: Any) -> List[Any]:
         records += part.copies(default)
         part = reading.result()
         first += taken
-    return records + part.copies(default)
+    records += part.copies(default)
+    return records
