@@ -56,6 +56,16 @@ void Write(const std::string& path, const DatabaseSpec& spec) {
   if (!summary) Die(summary.error().message());
 }
 
+// Why a run failed; "": it did not. Google Benchmark 1.8 and later have other fields than before.
+template <typename Run>
+std::string ErrorOf(const Run& run) {
+  if constexpr (requires { run.error_occurred; }) {
+    return run.error_occurred ? run.error_message : "";
+  } else {
+    return run.skipped ? run.skip_message : "";
+  }
+}
+
 // Collects all repetitions and prints one line for each benchmark at the end.
 class RatioReporter final : public benchmark::BenchmarkReporter {
  public:
@@ -66,7 +76,9 @@ class RatioReporter final : public benchmark::BenchmarkReporter {
       // The library also reports means and deviations of the repetitions. Here the median is
       // computed from the single runs.
       if (run.run_type != Run::RT_Iteration) continue;
-      if (run.error_occurred) Die(run.benchmark_name() + ": " + run.error_message);
+      if (const std::string error = ErrorOf(run); !error.empty()) {
+        Die(run.benchmark_name() + ": " + error);
+      }
       ReportRow& row = rows_[run.family_index];
       row.name = run.run_name.function_name;
       // With manual time, this field holds the seconds that the benchmark has set itself.
