@@ -17,6 +17,7 @@ import os
 import pathlib
 import pickle
 import string
+import subprocess
 import sys
 import tempfile
 import types
@@ -639,6 +640,93 @@ class MmagicTest(BasicSrTest):
         dataset = cls.dataset(ann_file=str(cls.gt / "meta_info.txt"), data_root=str(cls.folder),
                               data_prefix=dict.fromkeys(paths, ""), pipeline=pipeline)
         return [{name: sample[name] for name in paths} for sample in dataset]
+
+
+def arrays_source():
+    """Returns the folder of a clone, or fails with a visible skip."""
+    folder = os.environ.get("LMDBIO_ARRAYS_SOURCE")
+    if not folder:
+        raise unittest.SkipTest("the family of `arrays` has no package: clone one of its "
+                                "repositories and set LMDBIO_ARRAYS_SOURCE to the folder")
+    return pathlib.Path(folder)
+
+
+class ArraysTest(FamilyCase, unittest.TestCase):
+    """Self-Forcing and others: a script and a dataset that their repositories share. The script
+    reads files that a network has written."""
+
+    keys_sort_as_numbers = True
+    script = "create_lmdb_iterative.py"
+    shape = 1, 3, 4, 5, 6
+
+    @classmethod
+    def load(cls):
+        source = arrays_source()
+        sys.path.insert(0, str(source))
+        cls.addClassCleanup(sys.path.remove, str(source))
+        cls.writer = source / "scripts" / cls.script
+        spec = importlib.util.spec_from_file_location("arrays_dataset",
+                                                      source / "utils" / "dataset.py")
+        cls.reader = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(cls.reader)
+
+    @classmethod
+    def write_outputs(cls, folder):
+        """Writes a prompt and its video to each file, as the networks do."""
+        import torch
+
+        folder.mkdir(parents=True)
+        for i in range(cls.count):
+            video = torch.full(cls.shape, i / 4)
+            torch.save({f"a cat, {i} times \u00e4": video}, folder / f"{i:05d}.pt")
+
+    @classmethod
+    def run_writer(cls, outputs, *arguments):
+        subprocess.run([sys.executable, cls.writer, "--data_path", outputs, "--lmdb_path", cls.path,
+                        *arguments], env={**os.environ, "PYTHONPATH": str(cls.writer.parents[1])},
+                       check=True, capture_output=True)
+
+    @classmethod
+    def write(cls):
+        cls.write_outputs(cls.folder / "outputs")
+        cls.run_writer(cls.folder / "outputs")
+
+    @classmethod
+    def view(cls):
+        return views.arrays(cls.path, "latents", "prompts")
+
+    @classmethod
+    def read(cls):
+        dataset = cls.reader.ODERegressionLMDBDataset(str(cls.path))
+        return [dataset[i] for i in range(len(dataset))]
+
+    @classmethod
+    def decode(cls, sample):
+        latents = np.frombuffer(sample["latents"].value, np.float16).reshape(cls.shape[1:])
+        return {"prompts": sample["prompts"].value.decode(),
+                "ode_latent": latents[None].astype(np.float32)}
+
+
+class ArraysShardsTest(ArraysTest):
+    """The same in several files: create_lmdb_14b_shards.py, which takes videos of one shape."""
+
+    count = 23
+    script = "create_lmdb_14b_shards.py"
+    shape = 1, 21, 16, 60, 104
+
+    @classmethod
+    def write(cls):
+        cls.write_outputs(cls.folder / "outputs" / "part")
+        cls.run_writer(cls.folder / "outputs", "--num_shards", "11")
+
+    @classmethod
+    def view(cls):
+        return views.arrays(sorted(map(str, cls.path.iterdir())), "latents", "prompts")
+
+    @classmethod
+    def read(cls):
+        dataset = cls.reader.ShardingLMDBDataset(str(cls.path))
+        return [dataset[i] for i in range(len(dataset))]
 
 
 class RecommenderTest(FamilyCase, unittest.TestCase):
