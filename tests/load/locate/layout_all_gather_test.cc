@@ -88,6 +88,7 @@ TEST_CASE("Parts may be larger than the buffers of the connections", "[exchange]
 
 TEST_CASE("A host that leaves the ring breaks it for all", "[exchange][piece_ring]") {
   const bool says_so = GENERATE(true, false);
+  const std::vector<std::byte> piece = EncodePiece(AnyPiece(1, 5));
   std::vector<int> failures(4);
   ranks::RunAsThreads({4, 1}, [&](ranks::Group& group) {
     auto ring = LayoutAllGather::Create(group, group.rank());
@@ -95,7 +96,7 @@ TEST_CASE("A host that leaves the ring breaks it for all", "[exchange][piece_rin
     if (group.rank() == 2) {
       if (says_so) (*ring)->Leave(Error(ErrorCode::kCorruption, "page 7: bad"));
       if (!says_so) ring->reset();
-    } else if (!(*ring)->Exchange(AnyPiece(1, 5))) {
+    } else if (!(*ring)->Exchange(*DecodePiece(piece))) {
       failures[static_cast<size_t>(group.rank())] = 1;
     }
     if (!group.Barrier()) std::terminate();
