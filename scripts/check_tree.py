@@ -77,6 +77,9 @@ MAY_INCLUDE = {
     "sync/collective": ["base", "sync/reduce"],
     "sync/over_memory": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "sync/reduce", "sync/collective"],
+    "sync/over_device": [
+        "base", "ranks/shm", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
+        "sync/collective"],
     "sync/over_wire": [
         "base", "ranks/group", "ranks/net", "ranks/health", "sync/reduce", "sync/collective"],
     "sync/tiers": [
@@ -84,8 +87,8 @@ MAY_INCLUDE = {
         "sync/over_wire"],
     "sync/request": ["base", "sync/reduce"],
     "sync/on_device": [
-        "base", "ranks/health", "device", "kernels", "sync/reduce", "sync/collective",
-        "sync/request"],
+        "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
+        "sync/collective", "sync/over_device", "sync/request"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
@@ -94,8 +97,8 @@ MAY_INCLUDE = {
         "base", "ranks/health", "sync/request", "sync/graph", "sync/control", "sync/transport"],
     "sync/engine": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "device", "sync/reduce",
-        "sync/collective", "sync/tiers", "sync/request", "sync/on_device", "sync/graph",
-        "sync/control", "sync/transport", "sync/rounds"],
+        "sync/collective", "sync/over_device", "sync/tiers", "sync/request", "sync/on_device",
+        "sync/graph", "sync/control", "sync/transport", "sync/rounds"],
     "sync/over_mpi": [
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],

@@ -9,7 +9,7 @@
 #include "lmdbio/device/device_stream.h"
 #include "lmdbio/sync/engine/submission_queue.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
-#include "lmdbio/sync/on_device/event_wait.h"
+#include "lmdbio/sync/over_device/event_wait.h"
 
 namespace lmdbio::sync {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lmdbio/sync/on_device/event_wait.h"
+#include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/reduce/reduce.h"
 
 namespace lmdbio::sync {

@@ -1,4 +1,4 @@
-#include "lmdbio/sync/on_device/event_wait.h"
+#include "lmdbio/sync/over_device/event_wait.h"
 
 #include "tests/support/catch.h"
 

@@ -1,9 +1,9 @@
-// lmdbio/sync/on_device/event_wait.h - how a thread of the host waits for an event.
+// lmdbio/sync/over_device/event_wait.h - how a thread of the host waits for an event.
 //
 // A call of the driver that waits would hold locks of the driver, and could not end when a rank
 // fails. So the thread looks at the event, and sleeps between two looks.
-#ifndef LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
-#define LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
+#ifndef LMDBIO_SYNC_OVER_DEVICE_EVENT_WAIT_H_
+#define LMDBIO_SYNC_OVER_DEVICE_EVENT_WAIT_H_
 
 #include <chrono>
 #include <functional>
@@ -33,4 +33,4 @@ Result<bool> AwaitEvent(const device::DeviceEvent& event,
                         const std::function<Status()>& check = {});
 
 }  // namespace lmdbio::sync
-#endif  // LMDBIO_SYNC_ON_DEVICE_EVENT_WAIT_H_
+#endif  // LMDBIO_SYNC_OVER_DEVICE_EVENT_WAIT_H_

@@ -1,0 +1,112 @@
+// lmdbio/sync/over_device/device_collectives.h - ranks of a host reduce values on their GPUs.
+//
+//   leader   stream: await "ready" of all | reduce its part of all arenas | "done"
+//   others   stream: "ready"                           | await "done" of the leaders
+//   host     meeting: compare tags | enqueue | meeting: all is enqueued
+//
+// Source: Awan et al. V-A; docs/device_collectives.md.
+#ifndef LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
+#define LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/device/device.h"
+#include "lmdbio/device/device_stream.h"
+#include "lmdbio/kernels/device_kernels.h"
+#include "lmdbio/ranks/group/group.h"
+#include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/over_device/device_arena.h"
+#include "lmdbio/sync/over_device/stream_order.h"
+#include "lmdbio/sync/reduce/data_type.h"
+
+namespace lmdbio::sync {
+
+// At the same offset of the arena of each rank.
+struct DeviceValues {
+  uint64_t offset = 0;  // bytes; a multiple of 16 is fast
+  size_t count = 0;     // elements
+  DataType type = DataType::kFloat32;
+};
+
+// All of them outlive the collectives.
+struct DeviceCollectiveParts {
+  device::Device& gpu;
+  const kernels::DeviceKernels* kernels;  // null: this rank has none
+  Collectives& meetings;                  // of the same ranks
+  std::function<Status()> check;          // called in waits; an error ends them
+};
+
+// The same on every rank.
+struct DeviceCollectiveOptions {
+  uint64_t arena_bytes = 0;  // [> 0]
+  OrderKind order = OrderKind::kHost;
+};
+
+// Threads: one at a time, except Poison.
+class DeviceCollectives {
+ public:
+  // Collective over `group`.
+  // notes  gets a line for each thing that is not as wanted
+  // Returns: null on every rank if they cannot reduce on GPUs; the notes say why
+  // Errors: kResourceExhausted  no memory for the arena
+  //         kPeerFailed         another rank failed; has its message
+  //         and as ranks::Group::AllGather
+  static Result<std::unique_ptr<DeviceCollectives>> Make(ranks::Group& group,
+                                                         const DeviceCollectiveParts& parts,
+                                                         const DeviceCollectiveOptions& options,
+                                                         std::vector<std::string>& notes);
+  // Without LeaveInPeace before, the memory stays until the process ends.
+  ~DeviceCollectives();
+  DeviceCollectives(const DeviceCollectives&) = delete;
+  DeviceCollectives& operator=(const DeviceCollectives&) = delete;
+
+  // The memory of this rank in which values are reduced.
+  device::DeviceSpan arena() const { return arena_.own(); }
+
+  // Collective. The values of every rank become the reduction of all of them, with the bits of
+  // Collectives::AllReduce on one host. Returns when this rank's work is enqueued on `stream`:
+  // behind what is there already, and what follows there sees the result.
+  // values, reduction  the same on every rank
+  // Returns: kDeclined  no arena has changed
+  // Errors: kInvalidArgument  the values are not inside the arena; the other ranks are not asked
+  //         as Collectives, and those of `check`
+  //         kInternal  the driver fails, by its own name for the reason
+  //         After an error only Poison and the destructor may be called.
+  Result<CallOutcome> AllReduce(const CallTag& tag, const DeviceValues& values,
+                                const Reduction& reduction, device::DeviceStream& stream);
+
+  // After a failure of any rank: no work on a stream waits for another rank any more, as far as the
+  // order can do that. Threads: any
+  void Poison() { order_->Poison(); }
+
+  // Collective, after the last call: unmaps the memory of others, and meets them.
+  // Requires: all work on streams that uses an arena is done
+  // Errors: as Collectives::Barrier
+  Status LeaveInPeace();
+
+  // The way, the leaders and the order, as a line.
+  std::string Description() const;
+
+ private:
+  DeviceCollectives(const DeviceCollectiveParts& parts, DeviceArena arena,
+                    std::unique_ptr<StreamOrder> order, std::vector<int> leaders);
+
+  // The part of the values that this rank reduces, if it is a leader.
+  Status ReducePart(const DeviceValues& values, const Reduction& reduction,
+                    device::DeviceStream& stream);
+
+  const DeviceCollectiveParts parts_;
+  DeviceArena arena_;
+  std::unique_ptr<StreamOrder> order_;
+  const std::vector<int> leaders_;  // ascending; the lowest rank of each GPU
+  bool has_left_ = false;
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
