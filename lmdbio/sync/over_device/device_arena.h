@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -22,26 +23,36 @@ class DeviceArena {
  public:
   // Collective over `group`. Fills the memory with zeros.
   // size_bytes  [> 0; the same on every rank] of each arena
-  // Errors, of the same kind on every rank:
+  // Errors, on every rank if on one:
   //   kUnsupported        a rank cannot map the memory of another one: names both, and the reason
   //   kResourceExhausted  no such memory on this rank's GPU; kPeerFailed on the others
   //   and as Device::Allocate, ranks::Group::AllGather
   static Result<DeviceArena> Exchange(ranks::Group& group, device::Device& gpu,
                                       uint64_t size_bytes);
 
-  device::DeviceSpan own() const { return of(rank_); }
+  device::DeviceSpan own() const { return own_.span(); }
   // Requires: 0 <= rank < size of the group; not after CloseOthers, except for this rank
-  device::DeviceSpan of(int rank) const { return arenas_[static_cast<size_t>(rank)].span(); }
+  device::DeviceSpan of(int rank) const {
+    if (rank == rank_) return own();
+    return others_[static_cast<size_t>(rank < rank_ ? rank : rank - 1)].span();
+  }
 
   // Unmaps the arenas of the others.
-  void CloseOthers();
+  void CloseOthers() { others_.clear(); }
+
+  // Collective over `group`. All ranks unmap the arenas of others, and then free their own. If they
+  // cannot meet in between, the memory stays until the process ends.
+  static void FreeTogether(DeviceArena arena, ranks::Group& group);
 
  private:
-  DeviceArena(int rank, std::vector<device::DeviceMemory> arenas)
-      : rank_(rank), arenas_(std::move(arenas)) {}
+  DeviceArena(int rank, device::DeviceMemory own) : rank_(rank), own_(std::move(own)) {}
+
+  // Errors: as Device::Import, with the number of the owner
+  Status OpenOthers(device::Device& gpu, const std::vector<device::MemoryTicket>& tickets);
 
   int rank_;
-  std::vector<device::DeviceMemory> arenas_;  // by rank; after CloseOthers only the own one
+  device::DeviceMemory own_;
+  std::vector<device::DeviceMemory> others_;  // by rank
 };
 
 }  // namespace lmdbio::sync

@@ -55,6 +55,7 @@ class DeviceCollectives {
   // notes  gets a line for each thing that is not as wanted
   // Returns: null on every rank if they cannot reduce on GPUs; the notes say why
   // Errors: kResourceExhausted  no memory for the arena
+  //         kInvalidArgument    the ranks have different options
   //         kPeerFailed         another rank failed; has its message
   //         and as ranks::Group::AllGather
   static Result<std::unique_ptr<DeviceCollectives>> Make(ranks::Group& group,
@@ -73,11 +74,14 @@ class DeviceCollectives {
   // Collectives::AllReduce on one host. Returns when this rank's work is enqueued on `stream`:
   // behind what is there already, and what follows there sees the result.
   // values, reduction  the same on every rank
+  // stream  of `gpu`; its work follows that of the streams of all earlier calls
   // Returns: kDeclined  no arena has changed
-  // Errors: kInvalidArgument  the values are not inside the arena; the other ranks are not asked
+  // Errors: kInvalidArgument  the values are not inside the arena, or the scale of integers is not
+  //                           finite; the other ranks are not asked
   //         as Collectives, and those of `check`
   //         kInternal  the driver fails, by its own name for the reason
-  //         After an error only Poison and the destructor may be called.
+  //         After any other error the meetings are stopped and the order is poisoned, and only
+  //         Poison and the destructor may be called.
   Result<CallOutcome> AllReduce(const CallTag& tag, const DeviceValues& values,
                                 const Reduction& reduction, device::DeviceStream& stream);
 
@@ -87,7 +91,7 @@ class DeviceCollectives {
 
   // Collective, after the last call: unmaps the memory of others, and meets them.
   // Requires: all work on streams that uses an arena is done
-  // Errors: as Collectives::Barrier
+  // Errors: as Collectives::Barrier; kPeerFailed  another rank makes another call
   Status LeaveInPeace();
 
   // The way, the leaders and the order, as a line.
@@ -97,6 +101,10 @@ class DeviceCollectives {
   DeviceCollectives(const DeviceCollectiveParts& parts, DeviceArena arena,
                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders);
 
+  // Errors: as AllReduce
+  Status CheckValues(const DeviceValues& values, const Reduction& reduction) const;
+  Result<CallOutcome> Run(const CallTag& tag, const DeviceValues& values,
+                          const Reduction& reduction, device::DeviceStream& stream);
   // The part of the values that this rank reduces, if it is a leader.
   Status ReducePart(const DeviceValues& values, const Reduction& reduction,
                     device::DeviceStream& stream);

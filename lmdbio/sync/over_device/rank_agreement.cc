@@ -1,0 +1,24 @@
+#include "lmdbio/sync/over_device/rank_agreement.h"
+
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lmdbio::sync {
+
+Status AgreeOnSupport(ranks::Group& group, Status mine) {
+  Status failure;
+  Status refusal;
+  const bool is_refused = !mine && mine.error().code() == ErrorCode::kUnsupported;
+  (is_refused ? refusal : failure) = std::move(mine);
+  LMDBIO_TRY_VOID(ranks::Agree(group, std::move(failure)));
+  Status agreed = ranks::Agree(group, std::move(refusal));
+  if (agreed) return agreed;
+  if (agreed.error().code() == ErrorCode::kPeerFailed) {
+    return Fail(ErrorCode::kUnsupported, std::move(agreed).error().message());
+  }
+  return Fail(std::move(agreed).error().Within(fmt::format("rank {}", group.rank())));
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,33 @@
+// lmdbio/sync/over_device/rank_agreement.h - what ranks tell each other when they make objects that
+// all of them need.
+#ifndef LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
+#define LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
+
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "lmdbio/base/status.h"
+#include "lmdbio/ranks/group/group.h"
+
+namespace lmdbio::sync {
+
+// Collective. As ranks::Agree, but if all failures are kUnsupported, every rank gets kUnsupported,
+// with the number of a rank and its message. So all ranks can go another way.
+// Errors: as ranks::Agree; kUnsupported
+Status AgreeOnSupport(ranks::Group& group, Status mine);
+
+// Collective. `mine` of all ranks, in rank order.
+// Errors: as ranks::Group::AllGather
+template <typename T>
+Result<std::vector<T>> GatherFacts(ranks::Group& group, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  LMDBIO_TRY(const auto bytes, group.AllGather(std::as_bytes(std::span(&mine, 1))));
+  std::vector<T> all(static_cast<size_t>(group.size()), mine);
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
