@@ -96,14 +96,14 @@ void PlayEvents(const ProbePart& part, CallBench& bench, DeviceStream& stream, D
 
 Status PlayMarkCalls(const ProbePart& part, CallBench& bench, DeviceStream& stream) {
   LMDBIO_TRY(const PinnedBytes pinned, part.PinMarks());
-  std::vector<DeviceMark> marks;
+  std::vector<device::MarkWait> waits;
   for (uint64_t i = 0; i < 8; ++i) {
     LMDBIO_TRY(const DeviceMark mark, DeviceMark::In(pinned, 64 * i));
-    marks.push_back(mark);
+    waits.push_back({mark, 0});
   }
-  bench.Row(kRaise, kQueued, [&] { return stream.Raise(marks[0], 1); });
-  bench.Row(kAwaitOne, kQueued, [&] { return stream.AwaitAll(std::array{marks[0]}, 0); });
-  bench.Row(kAwaitMany, kQueued, [&] { return stream.AwaitAll(marks, 0); });
+  bench.Row(kRaise, kQueued, [&] { return stream.Raise(waits[0].mark, 1); });
+  bench.Row(kAwaitOne, kQueued, [&] { return stream.AwaitAll(std::array{waits[0]}); });
+  bench.Row(kAwaitMany, kQueued, [&] { return stream.AwaitAll(waits); });
   return {};
 }
 

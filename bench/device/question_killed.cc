@@ -56,7 +56,8 @@ class Victim {
     LMDBIO_TRY(DeviceStream stream, part_.device().MakeStream());
     std::optional<DeviceEvent> event;
     if (by_ == WaitBy::kEvent) LMDBIO_TRY_VOID(Share(event));
-    if (at_ == KilledAt::kUnderWay) LMDBIO_TRY_VOID(stream.AwaitAll(std::array{gate}, 1));
+    if (at_ == KilledAt::kUnderWay)
+      LMDBIO_TRY_VOID(stream.AwaitAll(std::array{device::MarkWait{gate, 1}}));
     if (at_ != KilledAt::kBefore) {
       LMDBIO_TRY_VOID(event ? stream.Record(*event) : stream.Raise(mark, 1));
     }
@@ -96,7 +97,8 @@ class Survivor {
       LMDBIO_TRY(DeviceEvent imported, part_.device().Import(part_.board().events[kVictim]));
       event.emplace(std::move(imported));
     }
-    LMDBIO_TRY_VOID(event ? stream.Await(*event) : stream.AwaitAll(std::array{mark}, 1));
+    LMDBIO_TRY_VOID(event ? stream.Await(*event)
+                          : stream.AwaitAll(std::array{device::MarkWait{mark, 1}}));
     LMDBIO_TRY_VOID(stream.Fill(memory.begin(), std::byte{7}, kWorkBytes));
     part_.Reach(1);
     part_.AwaitEndOfOther();

@@ -58,7 +58,7 @@ class Waiter {
     LMDBIO_TRY(const DeviceMark mark, Mark(MarkOffset(0)));
     std::vector<double> micros;
     for (uint64_t value = 1; value <= Samples(); ++value) {
-      LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{mark}, value));
+      LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{device::MarkWait{mark, value}}));
       if (value == 1) LMDBIO_TRY_VOID(CheckWaits());
       const double begin = SecondsNow();
       mark.Raise(value);
@@ -86,15 +86,15 @@ class Waiter {
   }
 
   Result<std::vector<double>> Many() {
-    std::vector<DeviceMark> marks;
+    std::vector<device::MarkWait> waits;
     for (size_t i = 0; i < kManyMarks; ++i) {
       LMDBIO_TRY(const DeviceMark mark, Mark(kManyOffset + 64 * i));
-      marks.push_back(mark);
+      waits.push_back({mark, 1});
     }
-    LMDBIO_TRY_VOID(stream_.AwaitAll(marks, 1));
-    for (size_t i = 0; i + 1 < kManyMarks; ++i) marks[i].Raise(1);
+    LMDBIO_TRY_VOID(stream_.AwaitAll(waits));
+    for (size_t i = 0; i + 1 < kManyMarks; ++i) waits[i].mark.Raise(1);
     LMDBIO_TRY_VOID(CheckWaits());
-    marks.back().Raise(1);
+    waits.back().mark.Raise(1);
     LMDBIO_TRY_VOID(part_.AwaitDrained(stream_));
     return std::vector<double>();
   }
@@ -102,7 +102,7 @@ class Waiter {
   // The other process says the row, if this one has nothing against it.
   Status ByOther() {
     LMDBIO_TRY(const DeviceMark mark, Mark(MarkOffset(1)));
-    LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{mark}, 1));
+    LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{device::MarkWait{mark, 1}}));
     LMDBIO_TRY_VOID(CheckWaits());
     part_.Reach(1);
     LMDBIO_TRY_VOID(part_.AwaitDrained(stream_));
@@ -112,7 +112,7 @@ class Waiter {
 
   Result<std::vector<double>> Poison() {
     LMDBIO_TRY(const DeviceMark mark, Mark(256));
-    LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{mark}, 1));
+    LMDBIO_TRY_VOID(stream_.AwaitAll(std::array{device::MarkWait{mark, 1}}));
     LMDBIO_TRY_VOID(CheckWaits());
     mark.Poison();
     LMDBIO_TRY_VOID(part_.AwaitDrained(stream_));

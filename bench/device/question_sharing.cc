@@ -80,7 +80,7 @@ class Owner {
       LMDBIO_TRY(device::PinnedBytes marks, part_.PinMarks());
       pinned_.emplace(std::move(marks));
       LMDBIO_TRY(const DeviceMark gate, DeviceMark::In(*pinned_, kGateOffset));
-      LMDBIO_TRY_VOID(stream.AwaitAll(std::array{gate}, 1));
+      LMDBIO_TRY_VOID(stream.AwaitAll(std::array{device::MarkWait{gate, 1}}));
     }
     LMDBIO_TRY_VOID(stream.Fill(memory.begin(), kAfter, memory.size_bytes()));
     return event ? stream.Record(*event) : Status();

@@ -56,7 +56,9 @@ class Player {
   const DeviceMark& gate() const { return marks_->gate; }
   const DeviceStream& stream() const { return *stream_; }
 
-  Status AwaitGate(uint64_t value) { return stream_->AwaitAll(std::array{marks_->gate}, value); }
+  Status AwaitGate(uint64_t value) {
+    return stream_->AwaitAll(std::array{device::MarkWait{marks_->gate, value}});
+  }
 
   Status Give(TurnBy by, Fills fills, uint64_t turn) {
     if (fills == Fills::kYes) {
@@ -66,8 +68,9 @@ class Player {
   }
 
   Status Take(TurnBy by, uint64_t turn) {
-    return by == TurnBy::kEvent ? stream_->Await(*other_event_)
-                                : stream_->AwaitAll(std::array{marks_->other}, turn);
+    return by == TurnBy::kEvent
+               ? stream_->Await(*other_event_)
+               : stream_->AwaitAll(std::array{device::MarkWait{marks_->other, turn}});
   }
 
  private:

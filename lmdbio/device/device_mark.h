@@ -48,5 +48,11 @@ class DeviceMark {
   DeviceAddress address_;
 };
 
+// A wait until a mark has reached `value`, or is poisoned.
+struct MarkWait {
+  DeviceMark mark;
+  uint64_t value = 0;  // [< kMarkPoison]
+};
+
 }  // namespace lmdbio::device
 #endif  // LMDBIO_DEVICE_DEVICE_MARK_H_

@@ -138,22 +138,24 @@ Status DeviceStream::Raise(const DeviceMark& mark, uint64_t value) {
   });
 }
 
-Status DeviceStream::AwaitAll(std::span<const DeviceMark> marks, uint64_t value) {
+Status DeviceStream::AwaitAll(std::span<const MarkWait> waits) {
   const auto function = owned_->context->driver().StreamBatchMemOp;
-  LMDBIO_TRY_VOID(CheckMark(value, reinterpret_cast<const void*>(function)));
+  for (const MarkWait& wait : waits) {
+    LMDBIO_TRY_VOID(CheckMark(wait.value, reinterpret_cast<const void*>(function)));
+  }
   std::array<MemoryOperation, kMemoryOperationsMax> operations;
-  while (!marks.empty()) {
-    const size_t count = std::min(marks.size(), operations.size());
+  while (!waits.empty()) {
+    const size_t count = std::min(waits.size(), operations.size());
     for (size_t i = 0; i < count; ++i) {
       operations[i] = {.type = MemoryOperationType::kWait64,
-                       .address = marks[i].address().value,
-                       .value = value,
+                       .address = waits[i].mark.address().value,
+                       .value = waits[i].value,
                        .flags = kWaitUntilAtLeast};
     }
     LMDBIO_TRY_VOID(owned_->context->Run("cuStreamBatchMemOp", [&](const DriverTable&) {
       return function(owned_->handle, static_cast<unsigned>(count), operations.data(), 0);
     }));
-    marks = marks.subspan(count);
+    waits = waits.subspan(count);
   }
   return {};
 }

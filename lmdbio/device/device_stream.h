@@ -72,12 +72,12 @@ class DeviceStream {
   // Errors: kInvalidArgument  value is too large
   //         kUnsupported      the device or driver has no such operation; and see above
   Status Raise(const DeviceMark& mark, uint64_t value);
-  // Work that is enqueued here later begins when all marks have reached `value`, or are poisoned.
-  // One call of the driver for each kMemoryOperationsMax marks.
+  // Work that is enqueued here later begins when all marks have reached their values, or are
+  // poisoned. One call of the driver for each kMemoryOperationsMax marks.
   // Requires: all that raises the marks is enqueued, or will be without any wait for this stream;
   //           otherwise the device waits for ever
   // Errors: as Raise
-  Status AwaitAll(std::span<const DeviceMark> marks, uint64_t value);
+  Status AwaitAll(std::span<const MarkWait> waits);
 
   // Whether work that is enqueued here goes into a graph, and does not run. Does not wait.
   // Errors: kInvalidArgument  the stream is of another device, or was destroyed; and see above

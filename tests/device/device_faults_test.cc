@@ -32,7 +32,7 @@ Status UseAll(Device& device, MutableBytes host) {
   LMDBIO_TRY_VOID(first.Record(end));
   LMDBIO_TRY_VOID(first.Raise(mark, 1));
   LMDBIO_TRY_VOID(second.Await(end));
-  LMDBIO_TRY_VOID(second.AwaitAll({&mark, 1}, 1));
+  LMDBIO_TRY_VOID(second.AwaitAll(std::array{MarkWait{mark, 1}}));
   LMDBIO_TRY_VOID(second.CopyOut(pinned, 1024, memory.begin(), 1024));
   LMDBIO_TRY_VOID(second.IsCaptured());
   LMDBIO_TRY_VOID(second.IsDone());

@@ -53,7 +53,7 @@ TEST_CASE("Streams meet at marks under every seed", "[device_mark]") {
       REQUIRE(streams[i].Fill(parts[i].begin(), static_cast<std::byte>('a' + i), 64));
       REQUIRE(streams[i].Raise(marks[i], 256));
     }
-    REQUIRE(streams[0].AwaitAll(marks, 256));
+    REQUIRE(streams[0].AwaitAll(test::WaitsFor(marks, 256)));
     for (uint64_t i = 0; i < 4; ++i) {
       REQUIRE(streams[0].Copy(all.begin() + 64 * i, parts[i].begin(), 64));
     }
@@ -69,11 +69,24 @@ TEST_CASE("A wait for marks ends not before its value, nor for one of two", "[de
   MarkedDevice marked;
   DeviceStream stream = Good(marked.device->MakeStream());
   const std::vector<DeviceMark> marks = {marked.At(0), marked.At(1)};
-  REQUIRE(stream.AwaitAll(marks, 10));
+  REQUIRE(stream.AwaitAll(test::WaitsFor(marks, 10)));
   marks[0].Raise(10);
   marks[1].Raise(9);
   for (int looks = 0; looks < 20; ++looks) CHECK(!Good(stream.IsDone()));
   marks[1].Raise(11);
+  CHECK(stream.Synchronize());
+}
+
+TEST_CASE("Each mark of a wait has a value of its own", "[device_mark]") {
+  MarkedDevice marked;
+  DeviceStream stream = Good(marked.device->MakeStream());
+  const std::vector<MarkWait> waits = {{marked.At(0), 3}, {marked.At(1), 5}};
+  REQUIRE(stream.AwaitAll(waits));
+  CHECK(marked.gpu->CallCount("cuStreamBatchMemOp") == 1);
+  waits[0].mark.Raise(3);
+  waits[1].mark.Raise(4);
+  for (int looks = 0; looks < 20; ++looks) CHECK(!Good(stream.IsDone()));
+  waits[1].mark.Raise(5);
   CHECK(stream.Synchronize());
 }
 
@@ -82,7 +95,7 @@ TEST_CASE("Poison ends the waits of streams and hosts, also twice", "[device_mar
   DeviceStream stream = Good(marked.device->MakeStream());
   const std::vector<DeviceMark> marks = {marked.At(0), marked.At(1)};
   marks[0].Raise(7);
-  REQUIRE(stream.AwaitAll(marks, kMarkPoison - 1));
+  REQUIRE(stream.AwaitAll(test::WaitsFor(marks, kMarkPoison - 1)));
   CHECK(!marks[0].HasReached(8));
   CHECK(!marks[0].is_poisoned());
   CHECK(!Good(stream.IsDone()));
@@ -96,7 +109,7 @@ TEST_CASE("Poison ends the waits of streams and hosts, also twice", "[device_mar
   CHECK(stream.Synchronize());
   marks[0].Raise(9);  // by a host that has not heard of it
   CHECK(marks[0].is_poisoned());
-  CHECK(stream.AwaitAll(marks, 1000));
+  CHECK(stream.AwaitAll(test::WaitsFor(marks, 1000)));
   CHECK(stream.Synchronize());
 }
 
@@ -104,7 +117,7 @@ TEST_CASE("A host that poisons a mark releases a thread in Synchronize", "[devic
   MarkedDevice marked;
   DeviceStream stream = Good(marked.device->MakeStream());
   const std::vector<DeviceMark> marks = {marked.At(0)};
-  REQUIRE(stream.AwaitAll(marks, 1));
+  REQUIRE(stream.AwaitAll(test::WaitsFor(marks, 1)));
   std::thread survivor([&] { marks[0].Poison(); });
   CHECK(stream.Synchronize());
   survivor.join();
@@ -115,9 +128,9 @@ TEST_CASE("Many marks take one call for each 255", "[device_mark]") {
   DeviceStream stream = Good(marked.device->MakeStream());
   std::vector<DeviceMark> marks;
   for (uint64_t i = 0; i < 300; ++i) marks.push_back(marked.At(i));
-  REQUIRE(stream.AwaitAll({}, 5));
+  REQUIRE(stream.AwaitAll({}));
   CHECK(marked.gpu->CallCount("cuStreamBatchMemOp") == 0);
-  REQUIRE(stream.AwaitAll(marks, 5));
+  REQUIRE(stream.AwaitAll(test::WaitsFor(marks, 5)));
   CHECK(marked.gpu->CallCount("cuStreamBatchMemOp") == 2);
   for (size_t i = 0; i + 1 < marks.size(); ++i) marks[i].Raise(5);
   CHECK(!Good(stream.IsDone()));
@@ -132,7 +145,9 @@ TEST_CASE("Values of marks stay below the poison", "[device_mark]") {
   DeviceStream stream = Good(marked.device->MakeStream());
   const std::vector<DeviceMark> marks = {marked.At(0)};
   CHECK(stream.Raise(marks[0], kMarkPoison).error().code() == ErrorCode::kInvalidArgument);
-  CHECK(stream.AwaitAll(marks, kMarkPoison).error().code() == ErrorCode::kInvalidArgument);
+  const std::vector<MarkWait> waits = {{marks[0], 1}, {marks[0], kMarkPoison}};
+  CHECK(stream.AwaitAll(waits).error().code() == ErrorCode::kInvalidArgument);
+  CHECK(marked.gpu->CallCount("cuStreamBatchMemOp") == 0);
 }
 
 TEST_CASE("A driver without memory operations of streams says so", "[device_mark]") {
@@ -144,7 +159,7 @@ TEST_CASE("A driver without memory operations of streams says so", "[device_mark
   DeviceStream stream = Good(device->MakeStream());
   const std::vector<DeviceMark> marks = {marked.At(0)};
   CHECK(stream.Raise(marks[0], 1).error().code() == ErrorCode::kUnsupported);
-  CHECK(stream.AwaitAll(marks, 1).error().code() == ErrorCode::kUnsupported);
+  CHECK(stream.AwaitAll(test::WaitsFor(marks, 1)).error().code() == ErrorCode::kUnsupported);
 }
 
 TEST_CASE("A mark in memory that is no longer pinned ends the context", "[device_mark]") {
@@ -155,7 +170,7 @@ TEST_CASE("A mark in memory that is no longer pinned ends the context", "[device
   {
     const PinnedBytes pinned = Good(device->Pin(host.bytes()));
     const std::vector<DeviceMark> marks = {Good(DeviceMark::In(pinned, 0))};
-    REQUIRE(stream.AwaitAll(marks, 1));
+    REQUIRE(stream.AwaitAll(test::WaitsFor(marks, 1)));
   }
   CHECK_THAT(stream.Synchronize().error().message(),
              ContainsSubstring("CUDA_ERROR_ILLEGAL_ADDRESS"));

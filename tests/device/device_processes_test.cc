@@ -147,7 +147,7 @@ TEST_CASE("Streams of two processes meet at marks", "[device_processes]") {
       DeviceStream stream = Good(device->MakeStream());
       for (uint64_t step = 1; step <= 20; ++step) {
         CHILD_CHECK(stream.Raise(marks[self], step));
-        CHILD_CHECK(stream.AwaitAll(marks, step));
+        CHILD_CHECK(stream.AwaitAll(test::WaitsFor(marks, step)));
       }
       CHILD_CHECK(stream.Synchronize());
       CHILD_CHECK(marks[0].HasReached(20) && marks[1].HasReached(20));
@@ -169,7 +169,7 @@ TEST_CASE("Poison releases a stream whose peer has ended", "[device_processes]")
     const std::vector<DeviceMark> marks = {Good(DeviceMark::In(pinned, 0))};
     const DeviceMemory memory = Good(device->Allocate(64));
     DeviceStream stream = Good(device->MakeStream());
-    CHILD_CHECK(stream.AwaitAll(marks, 1));
+    CHILD_CHECK(stream.AwaitAll(test::WaitsFor(marks, 1)));
     CHILD_CHECK(stream.Fill(memory.begin(), std::byte{6}, 64));
     AwaitStep(page, 1);
     CHILD_CHECK(!Good(stream.IsDone()));

@@ -70,6 +70,14 @@ inline uint64_t SeedCount(uint64_t usual) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
 }
 
+// Waits for the same value of all marks.
+inline std::vector<device::MarkWait> WaitsFor(const std::vector<device::DeviceMark>& marks,
+                                              uint64_t value) {
+  std::vector<device::MarkWait> waits;
+  for (const device::DeviceMark& mark : marks) waits.push_back({mark, value});
+  return waits;
+}
+
 inline void Write(const device::PinnedBytes& memory, const std::string& text) {
   std::copy(text.begin(), text.end(), reinterpret_cast<char*>(memory.bytes().data()));
 }

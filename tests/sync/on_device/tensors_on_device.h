@@ -76,7 +76,9 @@ class EndlessWork {
   EndlessWork(const EndlessWork&) = delete;
   EndlessWork& operator=(const EndlessWork&) = delete;
 
-  void BeginOn(device::DeviceStream& stream) { Must(stream.AwaitAll({&mark_, 1}, 1)); }
+  void BeginOn(device::DeviceStream& stream) {
+    Must(stream.AwaitAll(std::array{device::MarkWait{mark_, 1}}));
+  }
   void End() { mark_.Raise(1); }
 
  private:
