@@ -19,6 +19,12 @@ namespace lmdbio::sync {
 // Errors: as Device::MakeEvent, ranks::Agree
 Result<std::unique_ptr<StreamOrder>> MakeHostOrder(ranks::Group& group, device::Device& gpu,
                                                    std::function<Status()> check);
+// Errors: kUnsupported  no events between these processes
+//         and as Device::MakeEvent, ranks::Agree
+Result<std::unique_ptr<StreamOrder>> MakeEventOrder(ranks::Group& group, device::Device& gpu);
+// Errors: kUnsupported  no marks
+//         and as ranks::Group::AllocateShared, Device::Pin, ranks::Agree
+Result<std::unique_ptr<StreamOrder>> MakeMarkOrder(ranks::Group& group, device::Device& gpu);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_DEVICE_STREAM_ORDERS_H_

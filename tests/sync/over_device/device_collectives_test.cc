@@ -47,6 +47,7 @@ TEST_CASE("Every type, reduction and scale gives the bits of the host", "[device
   const EmulatedGpu gpu(static_cast<uint64_t>(rank_count));
   const Found wrong = RunRanksOnDevice(rank_count, [&](ranks::Group& group, Complaints& mine) {
     RankOnDevice rank(group, gpu, {});
+    Must(rank.Make(group));
     uint64_t seed = 0;
     for (const DataType type : kTypes) {
       for (const ReduceOp op : kOps) {
@@ -73,6 +74,7 @@ TEST_CASE("Calls follow each other at any offset of the arena", "[device_collect
     const EmulatedGpu gpu(seed);
     const Found wrong = RunRanksOnDevice(rank_count, [&](ranks::Group& group, Complaints& mine) {
       RankOnDevice rank(group, gpu, {});
+      Must(rank.Make(group));
       Random random(seed);
       for (int call = 0; call < 30; ++call) {
         const DataType type = kTypes[random.Below(kTypes.size())];
@@ -119,6 +121,7 @@ TEST_CASE("Each GPU reduces a part", "[device_collectives]") {
     const Found wrong = RunRanksOnDevice(5, [&](ranks::Group& group, Complaints& mine) {
       const int ordinal = std::array{1, 1, 0, 2, 0}[static_cast<size_t>(group.rank())];
       RankOnDevice rank(group, gpu, {.ordinal = ordinal});
+      Must(rank.Make(group));
       mine.Expect(rank.made()->Description().find("leaders: 0, 2, 3;") != std::string::npos,
                   rank.made()->Description());
       for (const size_t count : {0, 1, 31, 33, 64, 70, 5000}) {
@@ -138,6 +141,7 @@ TEST_CASE("Only leaders launch kernels, and only those that have a part", "[devi
   std::vector<uint64_t> launched;
   const Found wrong = RunRanksOnDevice(4, [&](ranks::Group& group, Complaints& mine) {
     RankOnDevice rank(group, gpu, {.ordinal = group.rank() % 2});
+    Must(rank.Make(group));
     for (const size_t count : {0, 32, 33}) {
       const uint64_t before = gpu->CallCount("cuLaunchKernel");
       Must(group.Barrier());
@@ -171,6 +175,7 @@ TEST_CASE("A call that the ranks do not agree on changes no arena, and the next 
   const EmulatedGpu gpu(1);
   const Found wrong = RunRanksOnDevice(3, [&](ranks::Group& group, Complaints& mine) {
     RankOnDevice rank(group, gpu, {});
+    Must(rank.Make(group));
     const bool is_other = group.rank() == 1;
     const DeviceValues usual = {.offset = 64, .count = 50};
     const auto decline = [&](const CallTag& tag, const DeviceValues& values,
@@ -196,6 +201,7 @@ TEST_CASE("Values outside the arena are refused, and other ranks are not asked",
   const EmulatedGpu gpu(1);
   const Found wrong = RunRanksOnDevice(2, [&](ranks::Group& group, Complaints& mine) {
     RankOnDevice rank(group, gpu, {});
+    Must(rank.Make(group));
     const uint64_t end = rank.made()->arena().size_bytes;
     const size_t all = end / sizeof(float);
     if (group.rank() == 0) {
@@ -231,6 +237,7 @@ TEST_CASE("Ranks that do not leave keep the memory", "[device_collectives]") {
   const size_t kept = KeptCount();
   const Found wrong = RunRanksOnDevice(2, [&](ranks::Group& group, Complaints& mine) {
     RankOnDevice rank(group, gpu, {});
+    Must(rank.Make(group));
     ReduceOnce(rank, group, {.count = 5}, ReduceOp::kSum, 1, mine);
     rank.Drop();
   });

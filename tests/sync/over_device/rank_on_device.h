@@ -13,6 +13,7 @@
 
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/health/health.h"
+#include "lmdbio/sync/collective/forwarded_collectives.h"
 #include "lmdbio/sync/over_device/device_collectives.h"
 #include "lmdbio/sync/over_memory/host_collectives.h"
 #include "tests/kernels/kernels_on_device.h"
@@ -22,52 +23,88 @@
 
 namespace lmdbio::test {
 
+// Meetings that tell a test of each barrier.
+class WatchedMeetings final : public sync::ForwardedCollectives {
+ public:
+  enum class Moment { kBefore, kAfter };
+  using Watch = std::function<void(int barrier, Moment moment)>;  // barriers count from 1
+
+  WatchedMeetings(std::unique_ptr<sync::Collectives> inner, Watch watch)
+      : ForwardedCollectives(std::move(inner)), watch_(std::move(watch)) {}
+
+  Result<sync::CallOutcome> Barrier(const sync::CallTag& tag) override {
+    ++barrier_;
+    if (watch_) watch_(barrier_, Moment::kBefore);
+    const auto outcome = ForwardedCollectives::Barrier(tag);
+    if (watch_ && outcome) watch_(barrier_, Moment::kAfter);
+    if (outcome) return *outcome;
+    return Fail(outcome.error().Copy());
+  }
+
+ private:
+  const Watch watch_;
+  int barrier_ = 0;
+};
+
 struct RankSetup {
   sync::DeviceCollectiveOptions options{.arena_bytes = 64 << 10};
   int ordinal = 0;
   bool has_kernels = true;
   ranks::Health* health = nullptr;  // null: no rank fails
+  WatchedMeetings::Watch watch = nullptr;
 };
 
 // One rank. Throws std::runtime_error where it cannot go on.
 class RankOnDevice {
  public:
+  // Writes that are under way at the same time have a slot of pinned memory each.
+  static constexpr size_t kSlots = 4;
+
   // Collective over `group`.
-  RankOnDevice(ranks::Group& group, const EmulatedGpu& emulated, const RankSetup& setup)
-      : gpu_(emulated.Open(setup.ordinal)),
-        health_(setup.health != nullptr ? *setup.health : solo_),
-        in_(setup.options.arena_bytes),
-        out_(setup.options.arena_bytes),
-        meetings_(Good(sync::HostCollectives(group, health_, {}))) {
-    if (setup.has_kernels) {
+  RankOnDevice(ranks::Group& group, const EmulatedGpu& emulated, RankSetup setup)
+      : setup_(std::move(setup)),
+        gpu_(emulated.Open(setup_.ordinal)),
+        meetings_(Good(sync::HostCollectives(group, health(), {.staging_bytes = 4096})),
+                  setup_.watch) {
+    if (setup_.has_kernels) {
       kernels_ = Good(kernels::DeviceKernels::Load(*gpu_, EmulatedKernelImage()));
     }
-    made_ = Good(sync::DeviceCollectives::Make(
-        group, {*gpu_, kernels_.get(), *meetings_, [this] { return health_.Check(); }},
-        setup.options, notes_));
+  }
+
+  // Collective.
+  // Errors: as sync::DeviceCollectives::Make
+  Status Make(ranks::Group& group) {
+    LMDBIO_TRY(made_,
+               sync::DeviceCollectives::Make(
+                   group, {*gpu_, kernels_.get(), meetings_, [this] { return health().Check(); }},
+                   setup_.options, notes_));
+    return {};
   }
 
   // Null if the ranks cannot reduce on GPUs.
   sync::DeviceCollectives* made() { return made_.get(); }
-  sync::Collectives& meetings() { return *meetings_; }
+  sync::Collectives& meetings() { return meetings_; }
+  ranks::Health& health() { return setup_.health != nullptr ? *setup_.health : solo_; }
   ::lmdbio::device::Device& gpu() { return *gpu_; }
   ::lmdbio::device::DeviceStream& stream() { return stream_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // Enqueues a copy of these bytes into the arena, at this offset. They stay at the same offset of
-  // pinned memory until the copy is done.
-  void WriteLater(uint64_t offset, const std::string& bytes) {
+  // Enqueues a copy of these bytes into the arena.
+  void WriteLater(uint64_t offset, const std::string& bytes, size_t slot = 0) {
     if (bytes.empty()) return;
-    std::memcpy(in_pinned_.bytes().data() + offset, bytes.data(), bytes.size());
-    Must(stream_.CopyIn(made_->arena().begin + offset, in_pinned_, offset, bytes.size()));
+    const uint64_t from = PlaceOf(offset, slot);
+    std::memcpy(in_pinned_.bytes().data() + from, bytes.data(), bytes.size());
+    Must(stream_.CopyIn(made_->arena().begin + offset, in_pinned_, from, bytes.size()));
   }
-  // Enqueues a copy of the arena's bytes to the same offset of pinned memory.
-  void ReadLater(uint64_t offset, size_t size_bytes) {
-    Must(stream_.CopyOut(out_pinned_, offset, made_->arena().begin + offset, size_bytes));
+  // Enqueues a copy out of the arena.
+  void ReadLater(uint64_t offset, size_t size_bytes, size_t slot = 0) {
+    Must(stream_.CopyOut(out_pinned_, PlaceOf(offset, slot), made_->arena().begin + offset,
+                         size_bytes));
   }
   // The bytes that ReadLater has read, when the stream is done.
-  std::string BytesRead(uint64_t offset, size_t size_bytes) const {
-    return {reinterpret_cast<const char*>(out_pinned_.bytes().data()) + offset, size_bytes};
+  std::string BytesRead(uint64_t offset, size_t size_bytes, size_t slot = 0) const {
+    return {reinterpret_cast<const char*>(out_pinned_.bytes().data()) + PlaceOf(offset, slot),
+            size_bytes};
   }
   std::string ReadNow(uint64_t offset, size_t size_bytes) {
     ReadLater(offset, size_bytes);
@@ -89,15 +126,19 @@ class RankOnDevice {
   void Drop() { made_.reset(); }
 
  private:
-  const std::shared_ptr<::lmdbio::device::Device> gpu_;
+  uint64_t PlaceOf(uint64_t offset, size_t slot) const {
+    return slot * setup_.options.arena_bytes + offset;
+  }
+
+  const RankSetup setup_;
   ranks::SoloHealth solo_;
-  ranks::Health& health_;
-  SharedBytes in_;
-  SharedBytes out_;
+  const std::shared_ptr<::lmdbio::device::Device> gpu_;
+  SharedBytes in_{kSlots * setup_.options.arena_bytes};
+  SharedBytes out_{kSlots * setup_.options.arena_bytes};
   ::lmdbio::device::PinnedBytes in_pinned_ = Good(gpu_->Pin(in_.bytes()));
   ::lmdbio::device::PinnedBytes out_pinned_ = Good(gpu_->Pin(out_.bytes()));
   ::lmdbio::device::DeviceStream stream_ = Good(gpu_->MakeStream());
-  const std::unique_ptr<sync::Collectives> meetings_;
+  WatchedMeetings meetings_;
   std::unique_ptr<kernels::DeviceKernels> kernels_;
   std::vector<std::string> notes_;
   std::unique_ptr<sync::DeviceCollectives> made_;

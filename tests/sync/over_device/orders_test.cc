@@ -1,0 +1,120 @@
+// Goal: in each order of streams the ranks get the reduction, whatever order their GPU takes.
+// Method: ranks are processes that share the devices of one file. Values are packed by work on the
+// stream, and places of the arena are used again at once, so a wait that is missing gives wrong
+// bytes. Oracle: the arithmetic of number_oracle.h. LMDBIO_TEST_SEEDS=N runs more jobs.
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/ranks/forked_ranks.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/sync/over_device/rank_on_device.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using test::EmulatedGpu;
+using test::ForkedJob;
+using test::Must;
+using test::Random;
+using test::RankOnDevice;
+using test::ValuesOfRanks;
+
+constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
+constexpr uint64_t kArenaBytes = 4096;
+
+// A call of all ranks, and its values.
+struct DrawnCall {
+  DrawnCall(int rank_count, Random& random)
+      : reduction(std::array{ReduceOp::kSum, ReduceOp::kMax}[random.Below(2)],
+                  random.Below(2) == 0 ? 1.0 : -0.5),
+        all(rank_count, Draw(random), random.Next()),
+        decliner(random.Below(8) == 0
+                     ? static_cast<int>(random.Below(static_cast<uint64_t>(rank_count)))
+                     : -1) {}
+
+  static DeviceValues Draw(Random& random) {
+    constexpr std::array kTypes{DataType::kFloat32, DataType::kFloat16, DataType::kInt64};
+    const DataType type = kTypes[random.Below(kTypes.size())];
+    return {.offset = random.Below(2048),
+            .count = random.Below(2048) / ElementBytes(type),
+            .type = type};
+  }
+
+  Reduction reduction;
+  ValuesOfRanks all;
+  int decliner;  // -1: none
+};
+
+// Several calls are enqueued one after the other, and then compared.
+std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& random) {
+  const auto self = static_cast<size_t>(group.rank());
+  std::vector<DrawnCall> calls;
+  const uint64_t count = random.Between(1, RankOnDevice::kSlots);
+  for (size_t i = 0; i < count; ++i) {
+    const DrawnCall& call = calls.emplace_back(group.size(), random);
+    const std::string& mine = call.all.of[self];
+    rank.WriteLater(call.all.values.offset, mine, i);
+    const CallTag tag = {.digest = i, .is_declined = call.decliner == group.rank()};
+    const auto outcome = rank.AllReduce(tag, call.all.values, call.reduction);
+    if (!outcome) return outcome.error().message();
+    if ((*outcome == CallOutcome::kDeclined) != (call.decliner >= 0)) return "another outcome";
+    rank.ReadLater(call.all.values.offset, mine.size(), i);
+  }
+  Must(rank.stream().Synchronize());
+  for (size_t i = 0; i < count; ++i) {
+    const DrawnCall& call = calls[i];
+    const std::string& mine = call.all.of[self];
+    const std::string found = rank.BytesRead(call.all.values.offset, mine.size(), i);
+    const std::string wrong = call.decliner < 0 ? call.all.Compare(found, call.reduction)
+                              : found == mine   ? ""
+                                                : "a declined call has changed the arena";
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+std::string RunRank(ranks::Group& group, OrderKind order, uint64_t seed) {
+  const EmulatedGpu gpu(seed * 100 + static_cast<uint64_t>(group.rank()));
+  {
+    RankOnDevice rank(group, gpu, {.options = {.arena_bytes = kArenaBytes, .order = order}});
+    Must(rank.Make(group));
+    if (!rank.notes().empty()) return rank.notes().front();
+    Random random(seed);
+    for (int batch = 0; batch < 150; ++batch) {
+      const std::string wrong = RunBatch(rank, group, random);
+      if (!wrong.empty()) return fmt::format("batch {}: {}", batch, wrong);
+    }
+    rank.Leave();
+  }
+  return gpu->Objects().total() == 0 ? "" : "objects are left";
+}
+
+TEST_CASE("Ranks that are processes reduce in each order of streams", "[orders]") {
+  for (const OrderKind order : kOrders) {
+    for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
+      const test::TempDir folder;
+      ::setenv("LMDBIO_EMULATED_GPU", (folder.path() / "devices").c_str(), 1);
+      const int rank_count = static_cast<int>(2 + seed % 3);
+      ForkedJob job(rank_count, rank_count);
+      job.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
+        try {
+          return RunRank(group, order, seed);
+        } catch (const std::exception& error) {
+          return error.what();
+        }
+      });
+      for (int rank = 0; rank < rank_count; ++rank) {
+        CAPTURE(NameOf(order), seed, rank);
+        CHECK(job.EndOf(rank, std::chrono::seconds(120)).empty());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
