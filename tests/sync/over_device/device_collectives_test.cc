@@ -46,7 +46,7 @@ TEST_CASE("Every type, reduction and scale gives the bits of the host", "[device
   const int rank_count = GENERATE(1, 2, 3, 5, 8);
   const EmulatedGpu gpu(static_cast<uint64_t>(rank_count));
   const Found wrong = RunRanksOnDevice(rank_count, [&](ranks::Group& group, Complaints& mine) {
-    RankOnDevice rank(group, gpu, {});
+    RankOnDevice rank(group, gpu.Open(), {});
     Must(rank.Make(group));
     uint64_t seed = 0;
     for (const DataType type : kTypes) {
@@ -73,7 +73,7 @@ TEST_CASE("Calls follow each other at any offset of the arena", "[device_collect
     const int rank_count = static_cast<int>(2 + seed % 4);
     const EmulatedGpu gpu(seed);
     const Found wrong = RunRanksOnDevice(rank_count, [&](ranks::Group& group, Complaints& mine) {
-      RankOnDevice rank(group, gpu, {});
+      RankOnDevice rank(group, gpu.Open(), {});
       Must(rank.Make(group));
       Random random(seed);
       for (int call = 0; call < 30; ++call) {
@@ -120,7 +120,7 @@ TEST_CASE("Each GPU reduces a part", "[device_collectives]") {
     const EmulatedGpu gpu(seed);
     const Found wrong = RunRanksOnDevice(5, [&](ranks::Group& group, Complaints& mine) {
       const int ordinal = std::array{1, 1, 0, 2, 0}[static_cast<size_t>(group.rank())];
-      RankOnDevice rank(group, gpu, {.ordinal = ordinal});
+      RankOnDevice rank(group, gpu.Open(ordinal), {});
       Must(rank.Make(group));
       mine.Expect(rank.made()->Description().find("leaders: 0, 2, 3;") != std::string::npos,
                   rank.made()->Description());
@@ -140,7 +140,7 @@ TEST_CASE("Only leaders launch kernels, and only those that have a part", "[devi
   const EmulatedGpu gpu(1);
   std::vector<uint64_t> launched;
   const Found wrong = RunRanksOnDevice(4, [&](ranks::Group& group, Complaints& mine) {
-    RankOnDevice rank(group, gpu, {.ordinal = group.rank() % 2});
+    RankOnDevice rank(group, gpu.Open(group.rank() % 2), {});
     Must(rank.Make(group));
     for (const size_t count : {0, 32, 33}) {
       const uint64_t before = gpu->CallCount("cuLaunchKernel");
@@ -174,7 +174,7 @@ TEST_CASE("A call that the ranks do not agree on changes no arena, and the next 
           "[device_collectives]") {
   const EmulatedGpu gpu(1);
   const Found wrong = RunRanksOnDevice(3, [&](ranks::Group& group, Complaints& mine) {
-    RankOnDevice rank(group, gpu, {});
+    RankOnDevice rank(group, gpu.Open(), {});
     Must(rank.Make(group));
     const bool is_other = group.rank() == 1;
     const DeviceValues usual = {.offset = 64, .count = 50};
@@ -200,7 +200,7 @@ TEST_CASE("Values outside the arena are refused, and other ranks are not asked",
           "[device_collectives]") {
   const EmulatedGpu gpu(1);
   const Found wrong = RunRanksOnDevice(2, [&](ranks::Group& group, Complaints& mine) {
-    RankOnDevice rank(group, gpu, {});
+    RankOnDevice rank(group, gpu.Open(), {});
     Must(rank.Make(group));
     const uint64_t end = rank.made()->arena().size_bytes;
     const size_t all = end / sizeof(float);
@@ -236,7 +236,7 @@ TEST_CASE("Ranks that do not leave keep the memory", "[device_collectives]") {
   const EmulatedGpu gpu(1);
   const size_t kept = KeptCount();
   const Found wrong = RunRanksOnDevice(2, [&](ranks::Group& group, Complaints& mine) {
-    RankOnDevice rank(group, gpu, {});
+    RankOnDevice rank(group, gpu.Open(), {});
     Must(rank.Make(group));
     ReduceOnce(rank, group, {.count = 5}, ReduceOp::kSum, 1, mine);
     rank.Drop();

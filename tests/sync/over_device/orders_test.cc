@@ -81,7 +81,7 @@ std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& rand
 std::string RunRank(ranks::Group& group, OrderKind order, uint64_t seed) {
   const EmulatedGpu gpu(seed * 100 + static_cast<uint64_t>(group.rank()));
   {
-    RankOnDevice rank(group, gpu, {.options = {.arena_bytes = kArenaBytes, .order = order}});
+    RankOnDevice rank(group, gpu.Open(), {.options = {.arena_bytes = kArenaBytes, .order = order}});
     Must(rank.Make(group));
     if (!rank.notes().empty()) return rank.notes().front();
     Random random(seed);

@@ -3,6 +3,7 @@
 #ifndef LMDBIO_TESTS_SYNC_OVER_DEVICE_RANK_ON_DEVICE_H_
 #define LMDBIO_TESTS_SYNC_OVER_DEVICE_RANK_ON_DEVICE_H_
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "lmdbio/ranks/health/health.h"
 #include "lmdbio/sync/collective/forwarded_collectives.h"
 #include "lmdbio/sync/over_device/device_collectives.h"
+#include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/over_memory/host_collectives.h"
 #include "tests/kernels/kernels_on_device.h"
 #include "tests/ranks/group/group_checks.h"
@@ -26,17 +28,17 @@ namespace lmdbio::test {
 // Meetings that tell a test of each barrier.
 class WatchedMeetings final : public sync::ForwardedCollectives {
  public:
-  enum class Moment { kBefore, kAfter };
-  using Watch = std::function<void(int barrier, Moment moment)>;  // barriers count from 1
+  enum class BarrierSide { kBefore, kAfter };
+  using Watch = std::function<void(int barrier, BarrierSide side)>;  // barriers count from 1
 
   WatchedMeetings(std::unique_ptr<sync::Collectives> inner, Watch watch)
       : ForwardedCollectives(std::move(inner)), watch_(std::move(watch)) {}
 
   Result<sync::CallOutcome> Barrier(const sync::CallTag& tag) override {
     ++barrier_;
-    if (watch_) watch_(barrier_, Moment::kBefore);
+    if (watch_) watch_(barrier_, BarrierSide::kBefore);
     const auto outcome = ForwardedCollectives::Barrier(tag);
-    if (watch_ && outcome) watch_(barrier_, Moment::kAfter);
+    if (watch_ && outcome) watch_(barrier_, BarrierSide::kAfter);
     if (outcome) return *outcome;
     return Fail(outcome.error().Copy());
   }
@@ -48,7 +50,6 @@ class WatchedMeetings final : public sync::ForwardedCollectives {
 
 struct RankSetup {
   sync::DeviceCollectiveOptions options{.arena_bytes = 64 << 10};
-  int ordinal = 0;
   bool has_kernels = true;
   ranks::Health* health = nullptr;  // null: no rank fails
   WatchedMeetings::Watch watch = nullptr;
@@ -61,9 +62,9 @@ class RankOnDevice {
   static constexpr size_t kSlots = 4;
 
   // Collective over `group`.
-  RankOnDevice(ranks::Group& group, const EmulatedGpu& emulated, RankSetup setup)
+  RankOnDevice(ranks::Group& group, std::shared_ptr<::lmdbio::device::Device> gpu, RankSetup setup)
       : setup_(std::move(setup)),
-        gpu_(emulated.Open(setup_.ordinal)),
+        gpu_(std::move(gpu)),
         meetings_(Good(sync::HostCollectives(group, health(), {.staging_bytes = 4096})),
                   setup_.watch) {
     if (setup_.has_kernels) {
@@ -115,6 +116,14 @@ class RankOnDevice {
   Result<sync::CallOutcome> AllReduce(const sync::CallTag& tag, const sync::DeviceValues& values,
                                       const sync::Reduction& reduction) {
     return made_->AllReduce(tag, values, reduction, stream_);
+  }
+
+  // Waits without a call of the driver that waits.
+  void Drain() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    if (!Good(sync::LookUntil([this] { return stream_.IsDone(); }, limit, {}))) {
+      throw std::runtime_error("the stream is not done");
+    }
   }
 
   // Collective.

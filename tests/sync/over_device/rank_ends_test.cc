@@ -1,0 +1,292 @@
+// Goal: if a rank is killed or stopped at any step of a call, the others get its name within 5 s.
+// Their streams are done, and their GPUs still work. Method: ranks are processes that share the
+// devices of one file; one of them ends itself at a step.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/base/kept_memory.h"
+#include "lmdbio/ranks/health/host_health.h"
+#include "lmdbio/sync/over_device/event_wait.h"
+#include "tests/ranks/forked_ranks.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/sync/over_device/rank_on_device.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+using test::EmulatedGpu;
+using test::ForkedJob;
+using test::Good;
+using test::Must;
+using test::RankOnDevice;
+using test::SharedBytes;
+using test::ValuesOfRanks;
+using test::WatchedMeetings;
+using Clock = std::chrono::steady_clock;
+using Side = WatchedMeetings::BarrierSide;
+
+constexpr int kRanks = 3;
+constexpr int kCleanCalls = 5;
+constexpr auto kSilenceLimit = 3s;
+constexpr double kSecondsMax = 5.0;
+constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
+
+// The step of a call at which the victim ends.
+enum class EndStep {
+  kBeforeCall,
+  kInAnnounceReady,
+  kBeforeFirstMeeting,
+  kAfterFirstMeeting,
+  kInAwaitReady,
+  kInLaunch,
+  kInAnnounceDone,
+  kBeforeSecondMeeting,
+  kAfterSecondMeeting,
+  kInAwaitDone,
+  kAfterCall,
+};
+
+struct Ending {
+  OrderKind order;
+  EndStep step;
+  int victim;  // rank 0 is the leader
+  int signal;
+};
+
+// The function of the driver that announces, or that awaits; null: the order calls none.
+const char* AnnounceCall(OrderKind order) {
+  return order == OrderKind::kMark ? "cuStreamWriteValue64" : "cuEventRecord";
+}
+const char* AwaitCall(OrderKind order) {
+  switch (order) {
+    case OrderKind::kEvent:
+      return "cuStreamWaitEvent";
+    case OrderKind::kMark:
+      return "cuStreamBatchMemOp";
+    default:
+      return nullptr;
+  }
+}
+
+// Shared by the ranks of a job.
+struct EndBoard {
+  std::atomic<int64_t> ended_ns = 0;
+
+  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
+  double SecondsSinceEnd() const {
+    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
+  }
+};
+
+class RankThatMayEnd {
+ public:
+  RankThatMayEnd(ranks::Group& group, const Ending& ending, EndBoard& board)
+      : group_(group),
+        ending_(ending),
+        board_(board),
+        gpu_(static_cast<uint64_t>(group.rank()) + 1),
+        health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
+        rank_(group, gpu_.Open(),
+              {.options = {.arena_bytes = 4096, .order = ending.order},
+               .health = health_.get(),
+               .watch = [this](int barrier, Side side) { OnBarrier(barrier, side); }}) {}
+
+  std::string Run() {
+    Must(rank_.Make(group_));
+    for (const std::string& note : rank_.notes()) return note;
+    const DeviceValues values = {.offset = 64, .count = 200};
+    const ValuesOfRanks all(group_.size(), values, 1);
+    const std::string& mine = all.of[static_cast<size_t>(group_.rank())];
+    for (int call = 0; call < kCleanCalls; ++call) {
+      rank_.WriteLater(values.offset, mine);
+      const CallOutcome outcome = Good(rank_.AllReduce({}, values, ReduceOp::kSum));
+      const std::string found = rank_.ReadNow(values.offset, mine.size());
+      if (outcome != CallOutcome::kDone || !all.Compare(found, ReduceOp::kSum).empty()) {
+        return "a call before the end is wrong";
+      }
+    }
+    is_fatal_ = true;
+    const uint64_t waits_before = gpu_->CallCount("cuStreamWaitEvent");
+    if (IsVictim()) ArmDriver();
+    if (At(EndStep::kBeforeCall)) End();
+    for (int call = 0; call < 3; ++call) {
+      rank_.WriteLater(values.offset, mine);
+      const auto outcome = rank_.AllReduce({}, values, ReduceOp::kSum);
+      if (!outcome) {
+        const bool has_waits = gpu_->CallCount("cuStreamWaitEvent") > waits_before;
+        return CheckAfter(outcome.error(), has_waits);
+      }
+      if (At(EndStep::kAfterCall)) End();
+    }
+    return "no call fails";
+  }
+
+ private:
+  bool IsVictim() const { return group_.rank() == ending_.victim; }
+  bool At(EndStep step) const { return IsVictim() && is_fatal_ && ending_.step == step; }
+
+  void End() {
+    is_fatal_ = false;
+    board_.NoteEnd();
+    ::raise(ending_.signal);
+  }
+
+  void OnBarrier(int barrier, Side side) {
+    const bool is_first = barrier == 2 * kCleanCalls + 1;
+    const bool is_second = barrier == 2 * kCleanCalls + 2;
+    const bool is_before = side == Side::kBefore;
+    if ((is_first && At(is_before ? EndStep::kBeforeFirstMeeting : EndStep::kAfterFirstMeeting)) ||
+        (is_second &&
+         At(is_before ? EndStep::kBeforeSecondMeeting : EndStep::kAfterSecondMeeting))) {
+      End();
+    }
+  }
+
+  // Ends the victim in a call of the driver.
+  void ArmDriver() {
+    const auto arm = [this](const char* name, uint64_t nth) {
+      board_.NoteEnd();
+      gpu_->FailCall(name, nth, kKillInCall);
+    };
+    switch (ending_.step) {
+      case EndStep::kInAnnounceReady:
+        return arm(AnnounceCall(ending_.order), 1);
+      case EndStep::kInAnnounceDone:
+        return arm(AnnounceCall(ending_.order), 2);
+      case EndStep::kInLaunch:
+        return arm("cuLaunchKernel", 1);
+      case EndStep::kInAwaitReady:
+      case EndStep::kInAwaitDone:
+        return arm(AwaitCall(ending_.order), 1);
+      default:
+        return;
+    }
+  }
+
+  // has_waits  this rank's stream waits for events of others
+  std::string CheckAfter(const Error& error, bool has_waits) {
+    std::string wrong;
+    const double seconds = board_.SecondsSinceEnd();
+    if (error.code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
+    if (error.message().find(fmt::format("rank {}", ending_.victim)) == std::string::npos) {
+      wrong += "does not name the rank; ";
+    }
+    if (!IsVictim() && seconds > kSecondsMax) wrong += "late; ";
+    // The stand-in never completes the record of a process that has ended.
+    const bool waits_for_ever = ending_.order == OrderKind::kEvent && has_waits;
+    const bool is_done = Good(LookUntil([this] { return rank_.stream().IsDone(); },
+                                        Clock::now() + (waits_for_ever ? 50ms : 5000ms), {}));
+    if (!IsVictim() && is_done == waits_for_ever) wrong += "the stream is not as expected; ";
+    if (!GpuWorks()) wrong += "the GPU does not work; ";
+    const size_t kept = KeptCount();
+    rank_.Drop();
+    if (KeptCount() != kept + 2) wrong += "the memory is not kept; ";
+    if (wrong.empty()) return "";
+    return fmt::format("{}after {:.2f} s: {}", wrong, seconds, error.message());
+  }
+
+  bool GpuWorks() {
+    device::DeviceStream stream = Good(rank_.gpu().MakeStream());
+    const device::DeviceMemory memory = Good(rank_.gpu().Allocate(64));
+    Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
+    Must(stream.Synchronize());
+    return gpu_.Peek(memory.begin(), 64) == std::string(64, 'y');
+  }
+
+  ranks::Group& group_;
+  const Ending ending_;
+  EndBoard& board_;
+  const EmulatedGpu gpu_;
+  const std::unique_ptr<ranks::HostHealth> health_;
+  bool is_fatal_ = false;
+  RankOnDevice rank_;
+};
+
+class EndJob {
+ public:
+  explicit EndJob(const Ending& ending) : ending_(ending), job_(kRanks, kRanks) {
+    auto& board = *new (shared_.bytes().data()) EndBoard();
+    ::setenv("LMDBIO_EMULATED_GPU", (folder_.path() / "devices").c_str(), 1);
+    job_.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
+      try {
+        return RankThatMayEnd(group, ending_, board).Run();
+      } catch (const std::exception& error) {
+        return error.what();
+      }
+    });
+  }
+
+  void Check() {
+    INFO("order " << NameOf(ending_.order) << ", step " << static_cast<int>(ending_.step)
+                  << ", victim " << ending_.victim << ", signal " << ending_.signal);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank != ending_.victim) CHECK(job_.EndOf(rank) == "");
+    }
+    if (ending_.signal == SIGSTOP) job_.Send(SIGCONT, ending_.victim);
+    CHECK(job_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
+  }
+
+ private:
+  const Ending ending_;
+  const test::TempDir folder_;
+  const SharedBytes shared_{4096};
+  ForkedJob job_;
+};
+
+void CheckAll(const std::vector<Ending>& endings) {
+  constexpr size_t kAtOnce = 6;
+  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
+    std::vector<std::unique_ptr<EndJob>> jobs;
+    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
+      jobs.push_back(std::make_unique<EndJob>(endings[i]));
+    }
+    for (const auto& job : jobs) job->Check();
+  }
+}
+
+constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
+
+TEST_CASE("A rank that is killed at any step is named by the others, whose streams are done",
+          "[rank_ends]") {
+  std::vector<Ending> endings;
+  for (const OrderKind order : kOrders) {
+    for (const int victim : {0, 1}) {
+      for (int step = 0; step <= static_cast<int>(EndStep::kAfterCall); ++step) {
+        const auto at = static_cast<EndStep>(step);
+        const bool is_of_leader = at == EndStep::kInAwaitReady || at == EndStep::kInLaunch ||
+                                  at == EndStep::kInAnnounceDone;
+        const bool is_of_others = at == EndStep::kInAwaitDone;
+        const bool awaits = at == EndStep::kInAwaitReady || at == EndStep::kInAwaitDone;
+        if ((is_of_leader && victim != 0) || (is_of_others && victim == 0)) continue;
+        if (awaits && AwaitCall(order) == nullptr) continue;
+        endings.push_back({order, at, victim, SIGKILL});
+      }
+    }
+  }
+  CheckAll(endings);
+}
+
+TEST_CASE("A rank that is stopped at a step is named by the others, and hears it when it goes on",
+          "[rank_ends]") {
+  std::vector<Ending> endings;
+  for (const OrderKind order : kOrders) {
+    endings.push_back({order, EndStep::kAfterFirstMeeting, 0, SIGSTOP});
+    endings.push_back({order, EndStep::kBeforeFirstMeeting, 1, SIGSTOP});
+    endings.push_back({order, EndStep::kBeforeSecondMeeting, 0, SIGSTOP});
+    endings.push_back({order, EndStep::kAfterSecondMeeting, 1, SIGSTOP});
+  }
+  CheckAll(endings);
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
