@@ -1,5 +1,5 @@
-// tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory, and
-// name a rank that has ended.
+// tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory, fail
+// its barriers, and name a rank that has ended.
 #ifndef LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 #define LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 
@@ -42,10 +42,13 @@ class HookedGroup final : public Group {
   // In place of CheckRanksWithin.
   void set_ended(std::function<Status()> ended) { ended_ = std::move(ended); }
 
+  // In place of Barrier.
+  void set_barrier(std::function<Status()> barrier) { barrier_ = std::move(barrier); }
+
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::string& host_name() const override { return group_->host_name(); }
-  Status Barrier() override { return group_->Barrier(); }
+  Status Barrier() override { return barrier_ ? barrier_() : group_->Barrier(); }
   Status Broadcast(int root, MutableBytes bytes) override { return group_->Broadcast(root, bytes); }
   Result<std::vector<std::byte>> AllGather(Bytes mine) override { return group_->AllGather(mine); }
   Result<std::unique_ptr<Group>> SplitByHost() override { return Hooked(group_->SplitByHost()); }
@@ -62,6 +65,7 @@ class HookedGroup final : public Group {
     LMDBIO_TRY(std::unique_ptr<Group> own, std::move(part));
     auto hooked = std::make_unique<HookedGroup>(*own, hook_);
     hooked->own_ = std::move(own);
+    hooked->barrier_ = barrier_;
     return hooked;
   }
 
@@ -69,6 +73,7 @@ class HookedGroup final : public Group {
   Group* group_;
   Hook hook_;
   std::function<Status()> ended_;
+  std::function<Status()> barrier_;
 };
 
 }  // namespace lmdbio::ranks

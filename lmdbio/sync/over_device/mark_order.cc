@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/align.h"
 #include "lmdbio/device/device_mark.h"
 #include "lmdbio/device/pinned_bytes.h"
@@ -107,10 +109,12 @@ class MarkOrder final : public StreamOrder {
 }  // namespace
 
 Result<std::unique_ptr<StreamOrder>> MakeMarkOrder(ranks::Group& group, device::Device& gpu) {
+  const device::DeviceFacts& facts = gpu.facts();
   Status able;
-  if (!gpu.facts().can_await_marks) {
+  if (!facts.can_await_marks) {
     able = Fail(ErrorCode::kUnsupported,
-                "the GPU or its driver has no 64-bit operations of streams on memory");
+                fmt::format("GPU {} ({}) or its driver has no 64-bit operations of streams",
+                            facts.ordinal, facts.name));
   }
   LMDBIO_TRY_VOID(AgreeOnSupport(group, std::move(able)));
   // Whole pages of their own, because a page can be pinned once only.

@@ -3,25 +3,26 @@
 // stream, and places of the arena are used again at once, so a wait that is missing gives wrong
 // bytes. Oracle: the arithmetic of number_oracle.h. LMDBIO_TEST_SEEDS=N runs more jobs.
 #include <array>
-#include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "tests/ranks/forked_ranks.h"
+#include "tests/device/failing_calls.h"
 #include "tests/support/catch.h"
-#include "tests/support/temp_dir.h"
 #include "tests/sync/over_device/rank_on_device.h"
+#include "tests/sync/over_device/ranks_on_file.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using test::EmulatedGpu;
-using test::ForkedJob;
+using test::Good;
 using test::Must;
 using test::Random;
 using test::RankOnDevice;
+using test::RanksOnFile;
 using test::ValuesOfRanks;
 
 constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
@@ -97,22 +98,59 @@ std::string RunRank(ranks::Group& group, OrderKind order, uint64_t seed) {
 TEST_CASE("Ranks that are processes reduce in each order of streams", "[orders]") {
   for (const OrderKind order : kOrders) {
     for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
-      const test::TempDir folder;
-      ::setenv("LMDBIO_EMULATED_GPU", (folder.path() / "devices").c_str(), 1);
-      const int rank_count = static_cast<int>(2 + seed % 3);
-      ForkedJob job(rank_count, rank_count);
-      job.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
-        try {
-          return RunRank(group, order, seed);
-        } catch (const std::exception& error) {
-          return error.what();
-        }
-      });
-      for (int rank = 0; rank < rank_count; ++rank) {
-        CAPTURE(NameOf(order), seed, rank);
-        CHECK(job.EndOf(rank, std::chrono::seconds(120)).empty());
-      }
+      CAPTURE(NameOf(order), seed);
+      RanksOnFile ranks(static_cast<int>(2 + seed % 3),
+                        [&](ranks::Group& group) { return RunRank(group, order, seed); });
+      CHECK(ranks.Reports() == "");
     }
+  }
+}
+
+// --- Steady state ------------------------------------------------------------------------------
+
+// The calls of the driver in 50 reductions.
+std::string CountSteadyCalls(ranks::Group& group, OrderKind order) {
+  const EmulatedGpu gpu(static_cast<uint64_t>(group.rank()));
+  RankOnDevice rank(group, gpu.Open(), {.options = {.arena_bytes = kArenaBytes, .order = order}});
+  Must(rank.Make(group));
+  const auto reduce = [&] {
+    Good(rank.AllReduce({}, {.count = 500}, ReduceOp::kSum));
+    rank.Drain();
+  };
+  reduce();
+  const test::CallCounts before = test::CountCalls();
+  for (int i = 0; i < 50; ++i) reduce();
+  std::map<std::string, uint64_t> made;
+  for (const auto& [name, count] : test::CountCalls()) {
+    if (count > before.at(name)) made[name] = count - before.at(name);
+  }
+  // Looks, and the context of the thread.
+  for (const char* const name :
+       {"cuStreamQuery", "cuEventQuery", "cuCtxGetCurrent", "cuCtxSetCurrent"}) {
+    made.erase(name);
+  }
+  const bool is_leader = group.rank() == 0;
+  std::map<std::string, uint64_t> expected;
+  if (is_leader) expected["cuLaunchKernel"] = 50;
+  if (order == OrderKind::kMark) {
+    expected["cuStreamWriteValue64"] = is_leader ? 100 : 50;
+    expected["cuStreamBatchMemOp"] = 50;
+  } else {
+    expected["cuEventRecord"] = is_leader ? 100 : 50;
+  }
+  if (order == OrderKind::kEvent) expected["cuStreamWaitEvent"] = is_leader ? 100 : 50;
+  rank.Leave();
+  if (made == expected) return "";
+  std::string found;
+  for (const auto& [name, count] : made) found += fmt::format("{} {}, ", count, name);
+  return found;
+}
+
+TEST_CASE("A reduction makes no call that waits for the device", "[orders]") {
+  for (const OrderKind order : kOrders) {
+    CAPTURE(NameOf(order));
+    RanksOnFile ranks(3, [&](ranks::Group& group) { return CountSteadyCalls(group, order); });
+    CHECK(ranks.Reports() == "");
   }
 }
 

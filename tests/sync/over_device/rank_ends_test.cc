@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,20 +14,19 @@
 #include "lmdbio/base/kept_memory.h"
 #include "lmdbio/ranks/health/host_health.h"
 #include "lmdbio/sync/over_device/event_wait.h"
-#include "tests/ranks/forked_ranks.h"
 #include "tests/support/catch.h"
-#include "tests/support/temp_dir.h"
 #include "tests/sync/over_device/rank_on_device.h"
+#include "tests/sync/over_device/ranks_on_file.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
 using test::EmulatedGpu;
-using test::ForkedJob;
 using test::Good;
 using test::Must;
 using test::RankOnDevice;
+using test::RanksOnFile;
 using test::SharedBytes;
 using test::ValuesOfRanks;
 using test::WatchedMeetings;
@@ -214,33 +212,28 @@ class RankThatMayEnd {
 
 class EndJob {
  public:
-  explicit EndJob(const Ending& ending) : ending_(ending), job_(kRanks, kRanks) {
-    auto& board = *new (shared_.bytes().data()) EndBoard();
-    ::setenv("LMDBIO_EMULATED_GPU", (folder_.path() / "devices").c_str(), 1);
-    job_.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
-      try {
-        return RankThatMayEnd(group, ending_, board).Run();
-      } catch (const std::exception& error) {
-        return error.what();
-      }
-    });
-  }
+  explicit EndJob(const Ending& ending)
+      : ending_(ending),
+        board_(*new (shared_.bytes().data()) EndBoard()),
+        ranks_(kRanks, [this](ranks::Group& group) {
+          return RankThatMayEnd(group, ending_, board_).Run();
+        }) {}
 
   void Check() {
     INFO("order " << NameOf(ending_.order) << ", step " << static_cast<int>(ending_.step)
                   << ", victim " << ending_.victim << ", signal " << ending_.signal);
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank != ending_.victim) CHECK(job_.EndOf(rank) == "");
+      if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
     }
-    if (ending_.signal == SIGSTOP) job_.Send(SIGCONT, ending_.victim);
-    CHECK(job_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
+    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, ending_.victim);
+    CHECK(ranks_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
   }
 
  private:
   const Ending ending_;
-  const test::TempDir folder_;
   const SharedBytes shared_{4096};
-  ForkedJob job_;
+  EndBoard& board_;
+  RanksOnFile ranks_;
 };
 
 void CheckAll(const std::vector<Ending>& endings) {

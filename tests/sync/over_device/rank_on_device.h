@@ -31,20 +31,23 @@ class WatchedMeetings final : public sync::ForwardedCollectives {
   enum class BarrierSide { kBefore, kAfter };
   using Watch = std::function<void(int barrier, BarrierSide side)>;  // barriers count from 1
 
-  WatchedMeetings(std::unique_ptr<sync::Collectives> inner, Watch watch)
-      : ForwardedCollectives(std::move(inner)), watch_(std::move(watch)) {}
+  // declined  the barrier that this rank finds declined; 0: none
+  WatchedMeetings(std::unique_ptr<sync::Collectives> inner, Watch watch, int declined)
+      : ForwardedCollectives(std::move(inner)), watch_(std::move(watch)), declined_(declined) {}
 
   Result<sync::CallOutcome> Barrier(const sync::CallTag& tag) override {
     ++barrier_;
     if (watch_) watch_(barrier_, BarrierSide::kBefore);
     const auto outcome = ForwardedCollectives::Barrier(tag);
     if (watch_ && outcome) watch_(barrier_, BarrierSide::kAfter);
+    if (outcome && barrier_ == declined_) return sync::CallOutcome::kDeclined;
     if (outcome) return *outcome;
     return Fail(outcome.error().Copy());
   }
 
  private:
   const Watch watch_;
+  const int declined_;
   int barrier_ = 0;
 };
 
@@ -53,6 +56,7 @@ struct RankSetup {
   bool has_kernels = true;
   ranks::Health* health = nullptr;  // null: no rank fails
   WatchedMeetings::Watch watch = nullptr;
+  int declined_barrier = 0;
 };
 
 // One rank. Throws std::runtime_error where it cannot go on.
@@ -66,7 +70,7 @@ class RankOnDevice {
       : setup_(std::move(setup)),
         gpu_(std::move(gpu)),
         meetings_(Good(sync::HostCollectives(group, health(), {.staging_bytes = 4096})),
-                  setup_.watch) {
+                  setup_.watch, setup_.declined_barrier) {
     if (setup_.has_kernels) {
       kernels_ = Good(kernels::DeviceKernels::Load(*gpu_, EmulatedKernelImage()));
     }
