@@ -12,13 +12,11 @@ using device::MemoryTicket;
 
 Result<DeviceArena> DeviceArena::Exchange(ranks::Group& group, device::Device& gpu,
                                           uint64_t size_bytes) {
-  LMDBIO_TRY(DeviceMemory own, ranks::ForAll(group, gpu.Allocate(size_bytes)));
+  LMDBIO_TRY(DeviceMemory own, ForAllOrNone(group, gpu.Allocate(size_bytes)));
   DeviceArena arena(group.rank(), std::move(own));
   if (group.size() == 1) return arena;
-  Result<MemoryTicket> ticket = gpu.Share(arena.own_);
-  Status shared = ticket ? Status() : Fail(ticket.error().Copy());
-  LMDBIO_TRY_VOID(AgreeOnSupport(group, std::move(shared)));
-  LMDBIO_TRY(const std::vector<MemoryTicket> tickets, GatherFacts(group, *ticket));
+  LMDBIO_TRY(const MemoryTicket ticket, ForAllOrNone(group, gpu.Share(arena.own_)));
+  LMDBIO_TRY(const std::vector<MemoryTicket> tickets, GatherFacts(group, ticket));
   Status opened = AgreeOnSupport(group, arena.OpenOthers(gpu, tickets));
   if (opened) return arena;
   FreeTogether(std::move(arena), group);

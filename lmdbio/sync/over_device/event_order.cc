@@ -95,12 +95,10 @@ Result<RankTickets> TicketsOf(device::Device& gpu, const RankEvents& events) {
 }  // namespace
 
 Result<std::unique_ptr<StreamOrder>> MakeEventOrder(ranks::Group& group, device::Device& gpu) {
-  Result<RankEvents> own = MakeEvents(gpu);
-  LMDBIO_TRY_VOID(AgreeOnSupport(group, own ? Status() : Fail(own.error().Copy())));
-  const Result<RankTickets> mine = TicketsOf(gpu, *own);
-  LMDBIO_TRY_VOID(AgreeOnSupport(group, mine ? Status() : Fail(mine.error().Copy())));
-  LMDBIO_TRY(const std::vector<RankTickets> tickets, GatherFacts(group, *mine));
-  auto order = std::make_unique<EventOrder>(group.rank(), *std::move(own));
+  LMDBIO_TRY(RankEvents own, ForAllOrNone(group, MakeEvents(gpu)));
+  LMDBIO_TRY(const RankTickets mine, ForAllOrNone(group, TicketsOf(gpu, own)));
+  LMDBIO_TRY(const std::vector<RankTickets> tickets, GatherFacts(group, mine));
+  auto order = std::make_unique<EventOrder>(group.rank(), std::move(own));
   Status opened = AgreeOnSupport(group, order->OpenOthers(gpu, tickets));
   if (opened) return order;
   order->CloseOthers();

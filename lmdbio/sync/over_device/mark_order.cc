@@ -121,9 +121,8 @@ Result<std::unique_ptr<StreamOrder>> MakeMarkOrder(ranks::Group& group, device::
   const uint64_t size_bytes =
       AlignUp(static_cast<uint64_t>(group.size()) * kPoints * sizeof(MarkLine), MemoryPageBytes());
   LMDBIO_TRY(auto memory, group.AllocateShared(size_bytes));
-  Result<PinnedBytes> pinned = gpu.Pin(memory->bytes());
-  LMDBIO_TRY_VOID(AgreeOnSupport(group, pinned ? Status() : Fail(pinned.error().Copy())));
-  return MarkOrder::Make(group.rank(), std::move(memory), *std::move(pinned));
+  LMDBIO_TRY(PinnedBytes pinned, ForAllOrNone(group, gpu.Pin(memory->bytes())));
+  return MarkOrder::Make(group.rank(), std::move(memory), std::move(pinned));
 }
 
 }  // namespace lmdbio::sync

@@ -18,6 +18,14 @@ namespace lmdbio::sync {
 // Errors: as ranks::Agree; kUnsupported
 Status AgreeOnSupport(ranks::Group& group, Status mine);
 
+// Collective. Returns `mine` if every rank has a value.
+// Errors: as AgreeOnSupport
+template <typename T>
+Result<T> ForAllOrNone(ranks::Group& group, Result<T> mine) {
+  LMDBIO_TRY_VOID(AgreeOnSupport(group, mine ? Status() : Fail(mine.error().Copy())));
+  return mine;
+}
+
 // Collective. `mine` of all ranks, in rank order.
 // Errors: as ranks::Group::AllGather
 template <typename T>

@@ -92,6 +92,13 @@ TEST_CASE("Memory of another process that cannot be mapped is a note on all rank
                         "(containers with pid namespaces of their own, and MIG, forbid it)"});
 }
 
+TEST_CASE("A GPU that has no memory to share is a note on all ranks", "[order_faults]") {
+  CheckRefusal({.refuses = [](const EmulatedGpu& gpu) { gpu->FailCall("cuMemAlloc", 1, 801); },
+                .has_object = false,
+                .note = "the ranks do not reduce on their GPUs: rank 1: GPU 0: cuMemAlloc of 4096 "
+                        "bytes: CUDA_ERROR_NOT_SUPPORTED (operation not supported)"});
+}
+
 TEST_CASE("Events of another process that cannot be opened lead to the order of the host",
           "[order_faults]") {
   CheckRefusal(
