@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,7 @@ class MarkOrder final : public StreamOrder {
                                                    std::unique_ptr<ranks::SharedMemory> memory,
                                                    PinnedBytes pinned) {
     std::vector<RankMark> marks;
-    auto* const lines = reinterpret_cast<MarkLine*>(memory->bytes().data());
+    auto* const lines = std::launder(reinterpret_cast<MarkLine*>(memory->bytes().data()));
     for (size_t i = 0; i < memory->bytes().size() / sizeof(MarkLine); ++i) {
       LMDBIO_TRY(const DeviceMark mark, DeviceMark::In(pinned, i * sizeof(MarkLine)));
       marks.push_back({mark, &lines[i].announced});

@@ -57,8 +57,9 @@ enum class EndStep {
 struct Ending {
   OrderKind order;
   EndStep step;
-  int victim;  // rank 0 is the leader
+  int victim;
   int signal;
+  int gpu_count = 1;  // the lowest ranks are leaders
 };
 
 // The function of the driver that announces, or that awaits; null: the order calls none.
@@ -94,7 +95,7 @@ class RankThatMayEnd {
         board_(board),
         gpu_(static_cast<uint64_t>(group.rank()) + 1),
         health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
-        rank_(group, gpu_.Open(),
+        rank_(group, gpu_.Open(group.rank() % ending.gpu_count),
               {.options = {.arena_bytes = 4096, .order = ending.order},
                .health = health_.get(),
                .watch = [this](int barrier, Side side) { OnBarrier(barrier, side); }}) {}
@@ -221,7 +222,8 @@ class EndJob {
 
   void Check() {
     INFO("order " << NameOf(ending_.order) << ", step " << static_cast<int>(ending_.step)
-                  << ", victim " << ending_.victim << ", signal " << ending_.signal);
+                  << ", victim " << ending_.victim << ", signal " << ending_.signal << ", GPUs "
+                  << ending_.gpu_count);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
     }
@@ -252,17 +254,22 @@ constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMa
 TEST_CASE("A rank that is killed at any step is named by the others, whose streams are done",
           "[rank_ends]") {
   std::vector<Ending> endings;
+  struct Place {
+    int gpu_count;
+    int victim;
+    bool is_leader;
+  };
   for (const OrderKind order : kOrders) {
-    for (const int victim : {0, 1}) {
+    for (const Place& place : {Place{1, 0, true}, Place{1, 1, false}, Place{2, 1, true}}) {
       for (int step = 0; step <= static_cast<int>(EndStep::kAfterCall); ++step) {
         const auto at = static_cast<EndStep>(step);
         const bool is_of_leader = at == EndStep::kInAwaitReady || at == EndStep::kInLaunch ||
                                   at == EndStep::kInAnnounceDone;
         const bool is_of_others = at == EndStep::kInAwaitDone;
         const bool awaits = at == EndStep::kInAwaitReady || at == EndStep::kInAwaitDone;
-        if ((is_of_leader && victim != 0) || (is_of_others && victim == 0)) continue;
+        if (place.is_leader ? is_of_others : is_of_leader) continue;
         if (awaits && AwaitCall(order) == nullptr) continue;
-        endings.push_back({order, at, victim, SIGKILL});
+        endings.push_back({order, at, place.victim, SIGKILL, place.gpu_count});
       }
     }
   }
