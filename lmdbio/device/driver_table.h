@@ -32,6 +32,7 @@ inline constexpr DriverCode kInvalidContext = 201;
 inline constexpr DriverCode kMapFailed = 205;
 inline constexpr DriverCode kNoBinaryForGpu = 209;
 inline constexpr DriverCode kUncorrectableMemory = 214;
+inline constexpr DriverCode kPeerAccessUnsupported = 217;
 inline constexpr DriverCode kInvalidPtx = 218;
 inline constexpr DriverCode kUncorrectableLink = 220;
 inline constexpr DriverCode kNoPtxCompiler = 221;
@@ -40,8 +41,10 @@ inline constexpr DriverCode kInvalidHandle = 400;
 inline constexpr DriverCode kNoSuchName = 500;
 inline constexpr DriverCode kNotReady = 600;
 inline constexpr DriverCode kIllegalAddress = 700;
+inline constexpr DriverCode kPeerAccessAlreadyEnabled = 704;
 inline constexpr DriverCode kContextIsDestroyed = 709;
 inline constexpr DriverCode kAssert = 710;
+inline constexpr DriverCode kTooManyPeers = 711;
 inline constexpr DriverCode kAlreadyPinned = 712;
 inline constexpr DriverCode kHardwareStack = 714;
 inline constexpr DriverCode kIllegalInstruction = 715;
@@ -131,8 +134,8 @@ static_assert(sizeof(MemcpyAttributes) == 24);
 inline constexpr size_t kMemoryOperationsMax = 255;
 
 // The driver's functions. Sizes are in bytes. Functions that begin with Ipc, FuncLoad,
-// StreamBatchMemOp, StreamWriteValue64 and MemcpyBatchAsync are null if this driver lacks them; the
-// others are there.
+// DeviceCanAccessPeer, CtxEnablePeerAccess, StreamBatchMemOp, StreamWriteValue64 and
+// MemcpyBatchAsync are null if this driver lacks them; the others are there.
 struct DriverTable {
   DriverCode (*Init)(unsigned flags) = nullptr;
   DriverCode (*DriverGetVersion)(int* version) = nullptr;
@@ -194,6 +197,9 @@ struct DriverTable {
                              void** parameters, void** extra) = nullptr;
   DriverCode (*FuncLoad)(FunctionHandle function) = nullptr;  // since CUDA 12.4
 
+  DriverCode (*DeviceCanAccessPeer)(int* can, DeviceNumber device, DeviceNumber peer) = nullptr;
+  // Lets work of the current context use all memory of `peer`; not the other way round.
+  DriverCode (*CtxEnablePeerAccess)(ContextHandle peer, unsigned flags) = nullptr;
   DriverCode (*IpcGetMemHandle)(IpcMemoryHandle* handle, uint64_t address) = nullptr;
   DriverCode (*IpcOpenMemHandle)(uint64_t* address, IpcMemoryHandle handle,
                                  unsigned flags) = nullptr;
@@ -262,6 +268,8 @@ void ForEachFunction(Table& table, Visit&& visit) {
   visit("cuModuleGetFunction", kRequired, table.ModuleGetFunction);
   visit("cuLaunchKernel", kRequired, table.LaunchKernel);
   visit("cuFuncLoad", kOptional, table.FuncLoad);
+  visit("cuDeviceCanAccessPeer", kOptional, table.DeviceCanAccessPeer);
+  visit("cuCtxEnablePeerAccess", kOptional, table.CtxEnablePeerAccess);
   visit("cuIpcGetMemHandle", kOptional, table.IpcGetMemHandle);
   visit("cuIpcOpenMemHandle", kOptional, table.IpcOpenMemHandle);
   visit("cuIpcCloseMemHandle", kOptional, table.IpcCloseMemHandle);

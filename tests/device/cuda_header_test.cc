@@ -94,6 +94,7 @@ COMPARE_NUMBER(driver_code::kNoDevice, CUDA_ERROR_NO_DEVICE);
 COMPARE_NUMBER(driver_code::kInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
 COMPARE_NUMBER(driver_code::kInvalidContext, CUDA_ERROR_INVALID_CONTEXT);
 COMPARE_NUMBER(driver_code::kUncorrectableMemory, CUDA_ERROR_ECC_UNCORRECTABLE);
+COMPARE_NUMBER(driver_code::kPeerAccessUnsupported, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 COMPARE_NUMBER(driver_code::kUncorrectableLink, CUDA_ERROR_NVLINK_UNCORRECTABLE);
 COMPARE_NUMBER(driver_code::kInvalidImage, CUDA_ERROR_INVALID_IMAGE);
 COMPARE_NUMBER(driver_code::kNoBinaryForGpu, CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -104,8 +105,10 @@ COMPARE_NUMBER(driver_code::kNoSuchName, CUDA_ERROR_NOT_FOUND);
 COMPARE_NUMBER(driver_code::kInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
 COMPARE_NUMBER(driver_code::kNotReady, CUDA_ERROR_NOT_READY);
 COMPARE_NUMBER(driver_code::kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
+COMPARE_NUMBER(driver_code::kPeerAccessAlreadyEnabled, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 COMPARE_NUMBER(driver_code::kContextIsDestroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 COMPARE_NUMBER(driver_code::kAssert, CUDA_ERROR_ASSERT);
+COMPARE_NUMBER(driver_code::kTooManyPeers, CUDA_ERROR_TOO_MANY_PEERS);
 COMPARE_NUMBER(driver_code::kAlreadyPinned, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 COMPARE_NUMBER(driver_code::kHardwareStack, CUDA_ERROR_HARDWARE_STACK_ERROR);
 COMPARE_NUMBER(driver_code::kIllegalInstruction, CUDA_ERROR_ILLEGAL_INSTRUCTION);
@@ -220,6 +223,8 @@ void CompareCalls() {
 #else
   ++compared;
 #endif
+  COMPARE_CALL(DeviceCanAccessPeer);
+  COMPARE_CALL(CtxEnablePeerAccess);
   COMPARE_CALL(IpcGetMemHandle);
   COMPARE_CALL(IpcOpenMemHandle);
   COMPARE_CALL(IpcCloseMemHandle);

@@ -46,9 +46,10 @@ const test::DriverJob kJob = {.use = UseAll};
 
 // Functions that the job does not call. tests/kernels has a job with kernels.
 const std::set<std::string> kUncalled = {
-    "cuGetErrorName",      "cuGetErrorString",     "cuMemGetInfo",       "cuIpcOpenMemHandle",
-    "cuIpcCloseMemHandle", "cuIpcOpenEventHandle", "cuMemcpyBatchAsync", "cuModuleLoadData",
-    "cuModuleUnload",      "cuModuleGetFunction",  "cuLaunchKernel",     "cuFuncLoad"};
+    "cuGetErrorName",        "cuGetErrorString",     "cuMemGetInfo",       "cuIpcOpenMemHandle",
+    "cuIpcCloseMemHandle",   "cuIpcOpenEventHandle", "cuMemcpyBatchAsync", "cuModuleLoadData",
+    "cuModuleUnload",        "cuModuleGetFunction",  "cuLaunchKernel",     "cuFuncLoad",
+    "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"};
 
 TEST_CASE("Each call fails once at each place", "[device_faults]") {
   const auto counts =

@@ -68,7 +68,8 @@ bool DeviceTables::Free(uint64_t begin) {
 
 uint64_t DeviceTables::Import(int ordinal, uint64_t offset, uint64_t size_bytes) {
   for (auto& [begin, memory] : live_) {
-    if (memory.origin == MemoryOrigin::kImported && memory.offset == offset) {
+    if (memory.origin == MemoryOrigin::kImported && memory.ordinal == ordinal &&
+        memory.offset == offset) {
       ++memory.opened;
       return begin;
     }
@@ -129,6 +130,24 @@ std::byte* DeviceTables::Resolve(uint64_t address, size_t size_bytes) const {
   return size_bytes <= memory->size_bytes - inside ? file_.At(memory->offset + inside) : nullptr;
 }
 
+// An import is mapped for the context that has opened it, and nothing is documented about others.
+bool DeviceTables::MayUse(int ordinal, const LiveMemory& memory) const {
+  switch (memory.origin) {
+    case MemoryOrigin::kAllocated:
+      return peers_.Allows(ordinal, memory.ordinal);
+    case MemoryOrigin::kImported:
+      return ordinal == memory.ordinal;
+    default:
+      return true;
+  }
+}
+
+std::byte* DeviceTables::ResolveFor(int ordinal, uint64_t address, size_t size_bytes) const {
+  const LiveMemory* const memory = Find(address);
+  if (memory != nullptr && !MayUse(ordinal, *memory)) return nullptr;
+  return Resolve(address, size_bytes);
+}
+
 std::byte* DeviceTables::ResolveHost(const void* memory, size_t size_bytes) const {
   const auto address = reinterpret_cast<uint64_t>(memory);
   const LiveMemory* const found = Find(address);
@@ -163,6 +182,7 @@ void DeviceTables::Count(EmulatedObjects& objects) const {
 }
 
 uint64_t DeviceTables::DropAll(int ordinal) {
+  peers_.Forget(ordinal);
   uint64_t count = 0;
   for (auto next = live_.begin(); next != live_.end();) {
     const auto found = next++;

@@ -11,6 +11,7 @@
 #include "lmdbio/device/driver_table.h"
 #include "tests/emulated_gpu/device_file.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
+#include "tests/emulated_gpu/peer_access.h"
 
 namespace lmdbio::test {
 
@@ -22,7 +23,7 @@ enum class MemoryOrigin { kAllocated, kImported, kManaged, kPinned };
 // One live range of memory that a device may use.
 struct LiveMemory {
   MemoryOrigin origin = MemoryOrigin::kAllocated;
-  int ordinal = 0;
+  int ordinal = 0;  // of its device; of an import, the device that has opened it
   uint64_t begin = 0;
   uint64_t size_bytes = 0;
   uint64_t mapped_bytes = 0;  // whole pages; 0 for pinned memory
@@ -44,7 +45,8 @@ class DeviceTables {
   uint64_t Allocate(int ordinal, size_t size_bytes, MemoryOrigin origin);
   // Fills it with another pattern.
   bool Free(uint64_t begin);
-  // A part of the file that another process has allocated.
+  // A part of the file that another process has allocated. A device that opens it again gets the
+  // same address.
   uint64_t Import(int ordinal, uint64_t offset, uint64_t size_bytes);
   bool CloseImport(uint64_t begin);
   device::DriverCode Pin(int ordinal, void* memory, size_t size_bytes);
@@ -55,6 +57,9 @@ class DeviceTables {
   // The bytes behind [address, address + size), as the stand-in sees them; null if they are not
   // all live.
   std::byte* Resolve(uint64_t address, size_t size_bytes) const;
+  // The same for work of a device: null, too, for memory of another device to which it has no
+  // access.
+  std::byte* ResolveFor(int ordinal, uint64_t address, size_t size_bytes) const;
   std::byte* ResolveHost(const void* memory, size_t size_bytes) const;
   // Whether all of it is memory of the host that no device has pinned or allocated.
   bool IsPageable(const void* memory, size_t size_bytes) const;
@@ -62,8 +67,10 @@ class DeviceTables {
   uint64_t UsedBytes(int ordinal) const { return used_bytes_[static_cast<size_t>(ordinal)]; }
   // Adds the live ranges to `objects`.
   void Count(EmulatedObjects& objects) const;
-  // Gives back the ranges of a device. Returns: their number
+  // Gives back the ranges of a device, and ends access from it and to it. Returns: the number of
+  // the ranges
   uint64_t DropAll(int ordinal);
+  PeerAccess& peers() { return peers_; }
 
  private:
   struct Hole {
@@ -77,7 +84,10 @@ class DeviceTables {
   void Drop(std::map<uint64_t, LiveMemory>::iterator found);
   std::map<uint64_t, LiveMemory>::const_iterator Holding(uint64_t address) const;
 
+  bool MayUse(int ordinal, const LiveMemory& memory) const;
+
   DeviceFile& file_;
+  PeerAccess peers_;
   std::map<uint64_t, LiveMemory> live_;  // by begin; pinned memory by its host address
   std::vector<Hole> holes_;              // freed; the last one is given first
   std::array<uint64_t, kEmulatedDevices> used_bytes_ = {};

@@ -26,8 +26,8 @@ DriverCode MemcpyBatchAsync(uint64_t* to, uint64_t* from, size_t* sizes, size_t 
           machine.queues.Enqueue(
               id, {.may_run = nullptr,
                    .run = [&machine, ordinal, target = to[i], source = from[i], size = sizes[i]] {
-                     std::byte* const into = machine.tables.Resolve(target, size);
-                     const std::byte* const out = machine.tables.Resolve(source, size);
+                     std::byte* const into = machine.tables.ResolveFor(ordinal, target, size);
+                     const std::byte* const out = machine.tables.ResolveFor(ordinal, source, size);
                      if (into == nullptr || out == nullptr) {
                        machine.Lose(ordinal, code::kIllegalAddress);
                      } else {

@@ -142,6 +142,7 @@ void AddMemoryFunctions(device::DriverTable& table);
 void AddStreamFunctions(device::DriverTable& table);
 void AddEventFunctions(device::DriverTable& table);
 void AddModuleFunctions(device::DriverTable& table);
+void AddPeerFunctions(device::DriverTable& table);
 void AddTicketFunctions(device::DriverTable& table);
 void AddBatchFunctions(device::DriverTable& table);
 

@@ -21,6 +21,7 @@ DriverTable WholeTable() {
   AddStreamFunctions(table);
   AddEventFunctions(table);
   AddModuleFunctions(table);
+  AddPeerFunctions(table);
   AddTicketFunctions(table);
   AddBatchFunctions(table);
   return table;
@@ -61,6 +62,11 @@ const EmulatedControl kControl = {
         [](DeviceAttribute attribute, int value) {
           const std::lock_guard lock(machine_mutex);
           Machine().attributes[attribute] = value;
+        },
+    .SetReach =
+        [](int from, int to, bool reaches) {
+          const std::lock_guard lock(machine_mutex);
+          Machine().tables.peers().SetReach(from, to, reaches);
         },
     .RefuseImports =
         [](DriverCode refusal) {

@@ -10,6 +10,9 @@
 //   LMDBIO_EMULATED_GPU_FAULTS  faults until the first Reset: NAME:NTH:CODE, separated by commas.
 //                             The nth call returns the code, never returns (`hang`) or kills the
 //                             process (`kill`). NAME:hide hides a function.
+//   LMDBIO_EMULATED_GPU_UNREACHED  pairs of devices, as "0-1,2-0": here device 0 does not reach the
+//                             memory of device 1, nor device 2 that of device 0. Reset reads it
+//                             again. Without it every device reaches every other one.
 //
 // lmdbio/docs/device.md describes what it emulates.
 #ifndef LMDBIO_TESTS_EMULATED_GPU_EMULATED_GPU_H_
@@ -58,6 +61,8 @@ struct EmulatedControl {
   void (*SetVersion)(int version);
   void (*SetDeviceCount)(int count);
   void (*SetAttribute)(device::DeviceAttribute attribute, int value);
+  // Whether the first device can be given access to the memory of the second one.
+  void (*SetReach)(int from, int to, bool reaches);
   // Calls that open an object of another process fail with this code.
   void (*RefuseImports)(device::DriverCode code);
   // Calls since Reset; all of them for null.

@@ -19,11 +19,11 @@ using namespace kernels;  // the bodies and their tables
 // ranges, as a kernel may use all of them.
 class AddressFinder {
  public:
-  explicit AddressFinder(const DeviceTables& memory) : memory_(memory) {}
+  AddressFinder(const DeviceTables& memory, int ordinal) : memory_(memory), ordinal_(ordinal) {}
 
   bool Put(uint64_t& address, uint64_t size_bytes) const {
     if (size_bytes == 0) return true;
-    std::byte* const found = memory_.Resolve(address, size_bytes);
+    std::byte* const found = memory_.ResolveFor(ordinal_, address, size_bytes);
     address = reinterpret_cast<uint64_t>(found);
     return found != nullptr;
   }
@@ -63,6 +63,7 @@ class AddressFinder {
 
  private:
   const DeviceTables& memory_;
+  const int ordinal_;
   std::vector<GatherPiece> pieces_;
 };
 
@@ -78,7 +79,7 @@ bool RunAll(const DeviceTables& memory, const std::byte* parameter, const Emulat
             const Body& body) {
   Table table;
   std::memcpy(static_cast<void*>(&table), parameter, sizeof(table));
-  AddressFinder finder(memory);
+  AddressFinder finder(memory, launch.ordinal);
   if (!finder.PutAll(table)) return false;
   Random random(launch.seed);
   const std::vector<uint32_t> threads = Drawn(launch.threads, random);

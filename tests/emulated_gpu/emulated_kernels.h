@@ -12,6 +12,7 @@ namespace lmdbio::test {
 
 // One launch, when it runs.
 struct EmulatedLaunch {
+  int ordinal = 0;  // of the device
   uint32_t blocks = 0;
   uint32_t threads = 0;
   uint64_t seed = 0;  // of the order of its blocks and threads
@@ -20,8 +21,8 @@ struct EmulatedLaunch {
 struct EmulatedKernel {
   const char* name;
   size_t parameter_bytes;
-  // Runs all threads of a launch. False if an address of the parameter is not live: then no thread
-  // has run.
+  // Runs all threads of a launch. False if the device may not use an address of the parameter: then
+  // no thread has run.
   bool (*run)(const DeviceTables& memory, const std::byte* parameter, const EmulatedLaunch& launch);
 };
 

@@ -93,7 +93,7 @@ DriverCode LaunchKernel(FunctionHandle function, unsigned blocks, unsigned block
       const auto* const first = static_cast<const std::byte*>(parameters[0]);
       const std::vector<std::byte> parameter(first, first + kernel->parameter_bytes);
       const EmulatedLaunch launch = {
-          .blocks = blocks, .threads = threads, .seed = machine.queues.Draw()};
+          .ordinal = ordinal, .blocks = blocks, .threads = threads, .seed = machine.queues.Draw()};
       machine.queues.Enqueue(
           id, {.may_run = nullptr, .run = [&machine, ordinal, kernel, parameter, launch] {
                  if (kernel->run(machine.tables, parameter.data(), launch)) return;

@@ -1,4 +1,10 @@
 // The functions about streams. An address is looked up when the work that uses it runs.
+//
+// Work of a device uses memory of another one only with access to it. A copy from device to device
+// needs no access: the copy functions find the device of each address ("Unified Addressing" in the
+// documentation of the driver), and without access the driver takes such a copy through the host
+// ("Peer-to-Peer Memory Copy" in the CUDA programming guide). No document says the same of batches,
+// or of copies between the host and a device that is not that of the stream.
 
 #include <atomic>
 #include <bit>
@@ -70,7 +76,11 @@ DriverCode EnqueueCopy(EmulatedMachine& machine, uint64_t id, size_t size, To to
   return code::kSuccess;
 }
 
-auto OnDevice(uint64_t address, size_t size) {
+auto OnDevice(int ordinal, uint64_t address, size_t size) {
+  return [=](const DeviceTables& tables) { return tables.ResolveFor(ordinal, address, size); };
+}
+
+auto OnAnyDevice(uint64_t address, size_t size) {
   return [=](const DeviceTables& tables) { return tables.Resolve(address, size); };
 }
 
@@ -91,47 +101,50 @@ auto OnPageable(const void* memory) {
 
 DriverCode MemcpyDtoDAsync(uint64_t to, uint64_t from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyDtoDAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
-    return EnqueueCopy(machine, id, size, OnDevice(to, size), OnDevice(from, size));
+    return EnqueueCopy(machine, id, size, OnAnyDevice(to, size), OnAnyDevice(from, size));
   });
 }
 
 DriverCode MemcpyHtoDAsync(uint64_t to, const void* from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyHtoDAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
+    const auto target = OnDevice(machine.queues.OrdinalOf(id), to, size);
     if (machine.tables.IsPageable(from, size)) {
-      return CopyPageable(machine, id, size, OnDevice(to, size), OnPageable(from));
+      return CopyPageable(machine, id, size, target, OnPageable(from));
     }
-    return EnqueueCopy(machine, id, size, OnDevice(to, size), OnHost(from, size));
+    return EnqueueCopy(machine, id, size, target, OnHost(from, size));
   });
 }
 
 DriverCode MemcpyDtoHAsync(void* to, uint64_t from, size_t size, StreamHandle stream) {
   return ServeStream("cuMemcpyDtoHAsync", stream, [=](EmulatedMachine& machine, uint64_t id) {
+    const auto source = OnDevice(machine.queues.OrdinalOf(id), from, size);
     if (machine.tables.IsPageable(to, size)) {
-      return CopyPageable(machine, id, size, OnPageable(to), OnDevice(from, size));
+      return CopyPageable(machine, id, size, OnPageable(to), source);
     }
-    return EnqueueCopy(machine, id, size, OnHost(to, size), OnDevice(from, size));
+    return EnqueueCopy(machine, id, size, OnHost(to, size), source);
   });
 }
 
 DriverCode MemsetD8Async(uint64_t address, unsigned char value, size_t size, StreamHandle stream) {
   return ServeStream("cuMemsetD8Async", stream, [=](EmulatedMachine& machine, uint64_t id) {
     const int ordinal = machine.queues.OrdinalOf(id);
-    machine.queues.Enqueue(id,
-                           {.may_run = nullptr, .run = [&machine, ordinal, address, value, size] {
-                              std::byte* const into = machine.tables.Resolve(address, size);
-                              if (into == nullptr) {
-                                machine.Lose(ordinal, code::kIllegalAddress);
-                              } else {
-                                std::memset(into, value, size);
-                              }
-                            }});
+    machine.queues.Enqueue(
+        id, {.may_run = nullptr, .run = [&machine, ordinal, address, value, size] {
+               std::byte* const into = machine.tables.ResolveFor(ordinal, address, size);
+               if (into == nullptr) {
+                 machine.Lose(ordinal, code::kIllegalAddress);
+               } else {
+                 std::memset(into, value, size);
+               }
+             }});
     return code::kSuccess;
   });
 }
 
-// The word of a mark, when the operation runs; null and the end of the context if it is not live.
+// The word of a mark, when the operation runs; null and the end of the context if the device has no
+// such word.
 uint64_t* WordAt(EmulatedMachine& machine, int ordinal, uint64_t address) {
-  std::byte* const word = machine.tables.Resolve(address, sizeof(uint64_t));
+  std::byte* const word = machine.tables.ResolveFor(ordinal, address, sizeof(uint64_t));
   if (word == nullptr || address % sizeof(uint64_t) != 0) {
     machine.Lose(ordinal, code::kIllegalAddress);
     return nullptr;
@@ -151,8 +164,8 @@ void EnqueueMemoryOperation(EmulatedMachine& machine, uint64_t id, MemoryOperati
     return;
   }
   // A wait on memory that is not live ends, and the context with it.
-  const auto is_reached = [&machine, operation] {
-    std::byte* const word = machine.tables.Resolve(operation.address, sizeof(uint64_t));
+  const auto is_reached = [&machine, ordinal, operation] {
+    std::byte* const word = machine.tables.ResolveFor(ordinal, operation.address, sizeof(uint64_t));
     if (word == nullptr) return true;
     const uint64_t found = std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(word)).load();
     return static_cast<int64_t>(found - operation.value) >= 0;

@@ -17,15 +17,17 @@ using namespace device;  // the declarations of the driver
 struct TicketContent {
   uint64_t file;
   int64_t process;
+  int64_t ordinal;
   uint64_t place;  // offset of memory, or number of an event
   uint64_t size_bytes;
 };
 
 template <typename Handle>
-DriverCode WriteTicket(Handle* handle, uint64_t place, uint64_t size_bytes) {
+DriverCode WriteTicket(Handle* handle, int ordinal, uint64_t place, uint64_t size_bytes) {
   static_assert(sizeof(TicketContent) <= sizeof(Handle));
   const TicketContent ticket = {.file = TheFile().identity(),
                                 .process = ::getpid(),
+                                .ordinal = ordinal,
                                 .place = place,
                                 .size_bytes = size_bytes};
   *handle = {};
@@ -49,16 +51,20 @@ DriverCode IpcGetMemHandle(IpcMemoryHandle* handle, uint64_t address) {
         memory->origin != MemoryOrigin::kAllocated) {
       return code::kInvalidValue;
     }
-    return WriteTicket(handle, memory->offset, memory->size_bytes);
+    return WriteTicket(handle, memory->ordinal, memory->offset, memory->size_bytes);
   });
 }
 
+// The flag makes the driver give the device access to the one that has the memory.
 DriverCode IpcOpenMemHandle(uint64_t* address, IpcMemoryHandle handle, unsigned flags) {
   return ServeContext("cuIpcOpenMemHandle", [&](EmulatedMachine& machine, int ordinal) {
     TicketContent ticket = {};
     const DriverCode read = ReadTicket(machine, handle, &ticket);
     if (read != code::kSuccess) return read;
     if (flags != kIpcLazyPeerAccess) return code::kInvalidValue;
+    if (!machine.tables.peers().Reaches(ordinal, static_cast<int>(ticket.ordinal))) {
+      return code::kPeerAccessUnsupported;
+    }
     *address = machine.tables.Import(ordinal, ticket.place, ticket.size_bytes);
     return code::kSuccess;
   });
@@ -74,7 +80,7 @@ DriverCode IpcGetEventHandle(IpcEventHandle* handle, EventHandle event) {
   return ServeEvent("cuIpcGetEventHandle", event,
                     [&](EmulatedMachine&, EmulatedEvent& found) -> DriverCode {
                       if (!found.shared_place) return code::kInvalidHandle;
-                      return WriteTicket(handle, *found.shared_place, 0);
+                      return WriteTicket(handle, found.ordinal, *found.shared_place, 0);
                     });
 }
 
