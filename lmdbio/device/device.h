@@ -65,8 +65,9 @@ class Device {
   Result<MemoryTicket> Share(const DeviceMemory& memory) const { return memory.Ticket(); }
 
   // Maps memory of another process, of this GPU or of one that it reaches. A ticket of this process
-  // gives the memory itself.
-  // Errors: kUnsupported  the system refuses it; names possible reasons
+  // gives the memory itself, and work of this GPU may then use it, too.
+  // Errors: kUnsupported  this GPU does not reach that of the memory, or the system refuses it;
+  //                       names possible reasons
   //         kStale        the ticket is of this process, and the memory is freed
   Result<DeviceMemory> Import(const MemoryTicket& ticket);
 

@@ -11,9 +11,11 @@ ErrorCode CodeOf(DriverCode code) {
       return ErrorCode::kResourceExhausted;
     case driver_code::kInvalidImage:
     case driver_code::kNoBinaryForGpu:
+    case driver_code::kPeerAccessUnsupported:
     case driver_code::kInvalidPtx:
     case driver_code::kNoPtxCompiler:
     case driver_code::kUnsupportedPtxVersion:
+    case driver_code::kTooManyPeers:
     case driver_code::kNotSupported:
       return ErrorCode::kUnsupported;
     case driver_code::kNotPermitted:

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/device/device_error.h"
 #include "lmdbio/device/process_token.h"
 
 namespace lmdbio::device {
@@ -93,6 +94,25 @@ Error AllocationError(PrimaryContext& context, DriverCode code, uint64_t size_by
                                          total_bytes));
 }
 
+// The error of a failed import names possible reasons.
+Error ImportError(const PrimaryContext& context, DriverCode code, const char* what) {
+  Error error = context.ErrorOf(code, what);
+  switch (code) {
+    case driver_code::kOutOfMemory:
+      return error;
+    case driver_code::kPeerAccessUnsupported:
+    case driver_code::kTooManyPeers:
+      return Error(ErrorCode::kUnsupported,
+                   fmt::format("{}: GPU {} has no access to the GPU of the memory: {}",
+                               error.message(), context.ordinal(), kNoPeerReasons));
+    default:
+      return Error(ErrorCode::kUnsupported,
+                   error.message() +
+                       ": device memory of other processes cannot be mapped here (containers with "
+                       "pid namespaces of their own, and MIG, forbid it)");
+  }
+}
+
 }  // namespace
 
 DeviceMemory::Mapped::~Mapped() {
@@ -135,8 +155,11 @@ Result<DeviceMemory> DeviceMemory::Open(std::shared_ptr<PrimaryContext> context,
                                         const MemoryTicket& ticket) {
   if (ticket.process == ProcessToken()) {
     auto mapped = OwnTickets<const Mapped>().Find(ticket.allocation);
-    if (mapped != nullptr) return DeviceMemory(std::move(mapped));
-    return Fail(ErrorCode::kStale, "the ticket is for memory that this process has freed");
+    if (mapped == nullptr) {
+      return Fail(ErrorCode::kStale, "the ticket is for memory that this process has freed");
+    }
+    LMDBIO_TRY_VOID(context->EnableAccessTo(mapped->context()));
+    return DeviceMemory(std::move(mapped), std::move(context));
   }
   if (ticket.size_bytes == 0) {
     return Fail(ErrorCode::kInvalidArgument, "the ticket is for no memory");
@@ -152,13 +175,7 @@ Result<DeviceMemory> DeviceMemory::Open(std::shared_ptr<PrimaryContext> context,
   LMDBIO_TRY(const DriverCode code, mapped->context().Try(what, [&](const auto& driver) {
     return driver.IpcOpenMemHandle(&begin.value, ticket.handle, kIpcLazyPeerAccess);
   }));
-  if (code == driver_code::kOutOfMemory) return Fail(mapped->context().ErrorOf(code, what));
-  if (code != driver_code::kSuccess) {
-    return Fail(ErrorCode::kUnsupported,
-                mapped->context().ErrorOf(code, what).message() +
-                    ": device memory of other processes cannot be mapped here (containers with "
-                    "pid namespaces of their own, and MIG, forbid it)");
-  }
+  if (code != driver_code::kSuccess) return Fail(ImportError(mapped->context(), code, what));
   mapped->Set({begin, ticket.size_bytes});
   return DeviceMemory(mapped);
 }

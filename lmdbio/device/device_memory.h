@@ -50,9 +50,13 @@ class DeviceMemory {
  private:
   class Mapped;
 
-  explicit DeviceMemory(std::shared_ptr<const Mapped> mapped) : mapped_(std::move(mapped)) {}
+  explicit DeviceMemory(std::shared_ptr<const Mapped> mapped,
+                        std::shared_ptr<PrimaryContext> user = nullptr)
+      : mapped_(std::move(mapped)), user_(std::move(user)) {}
 
   std::shared_ptr<const Mapped> mapped_;  // never null except after a move
+  // Of the GPU that has imported the memory of this process: its access ends with its context.
+  std::shared_ptr<PrimaryContext> user_;
 };
 
 }  // namespace lmdbio::device

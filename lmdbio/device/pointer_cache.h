@@ -39,7 +39,8 @@ enum class PointerKind {
 
 struct PointerFacts {
   PointerKind kind = PointerKind::kPlainHost;
-  int ordinal = -1;            // of its GPU; -1 for kPlainHost
+  // Of its GPU; of memory of another process, the GPU that has imported it; -1 for kPlainHost.
+  int ordinal = -1;
   DeviceSpan range;            // the allocation that holds the pointer; empty for kPlainHost
   uint64_t buffer_id = 0;      // unique for each allocation of the process; 0 for kPlainHost
   bool can_be_shared = false;  // Device::Share of such memory would work

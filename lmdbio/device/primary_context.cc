@@ -1,5 +1,7 @@
 #include "lmdbio/device/primary_context.h"
 
+#include <string>
+
 #include <fmt/format.h>
 
 #include "lmdbio/device/device_error.h"
@@ -21,6 +23,39 @@ Result<std::shared_ptr<PrimaryContext>> PrimaryContext::Retain(const DriverTable
 // process ends.
 PrimaryContext::~PrimaryContext() {
   if (CheckUsable()) driver_.DevicePrimaryCtxRelease(device_);
+}
+
+Status PrimaryContext::EnableAccessTo(const PrimaryContext& owner) {
+  if (device_ == owner.device_) return {};
+  LMDBIO_TRY_VOID(owner.CheckUsable());
+  LMDBIO_TRY(const bool can_access, CanAccess(owner));
+  if (!can_access) {
+    return Fail(ErrorCode::kUnsupported, fmt::format("GPU {} has no access to memory of GPU {}: {}",
+                                                     ordinal_, owner.ordinal_, kNoPeerReasons));
+  }
+  const std::string what = fmt::format("cuCtxEnablePeerAccess to GPU {}", owner.ordinal_);
+  LMDBIO_TRY(const DriverCode code, Try(what, [&](const DriverTable& driver) {
+               return driver.CtxEnablePeerAccess(owner.handle_, 0);
+             }));
+  // The program, or another object of this GPU, may have enabled it.
+  if (code == driver_code::kSuccess || code == driver_code::kPeerAccessAlreadyEnabled) return {};
+  return Fail(ErrorOf(code, what));
+}
+
+// The driver answers this without a current context.
+Result<bool> PrimaryContext::CanAccess(const PrimaryContext& owner) {
+  if (driver_.DeviceCanAccessPeer == nullptr || driver_.CtxEnablePeerAccess == nullptr) {
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("GPU {}: this driver gives no access to memory of GPU {}", ordinal_,
+                            owner.ordinal_));
+  }
+  LMDBIO_TRY_VOID(CheckUsable());
+  int can_access = 0;
+  const DriverCode code = driver_.DeviceCanAccessPeer(&can_access, device_, owner.device_);
+  if (code == driver_code::kSuccess) return can_access != 0;
+  const std::string what = fmt::format("cuDeviceCanAccessPeer of GPU {}", owner.ordinal_);
+  LMDBIO_TRY_VOID(Examine(code, what));
+  return Fail(ErrorOf(code, what));
 }
 
 Error PrimaryContext::ErrorOf(DriverCode code, std::string_view what) const {

@@ -74,6 +74,13 @@ class PrimaryContext {
     }
   }
 
+  // Lets work of this GPU use memory of another one, until one of the two contexts ends. Memory of
+  // this GPU needs no access.
+  // Errors: kUnsupported  this GPU does not reach the other one, or the driver gives no access;
+  //                       names both GPUs
+  //         kInternal     the context of `owner` has ended; and as Run
+  Status EnableAccessTo(const PrimaryContext& owner);
+
   // "GPU N: WHAT: CUDA_ERROR_...", of a code that Try has returned.
   Error ErrorOf(DriverCode code, std::string_view what) const;
 
@@ -85,6 +92,8 @@ class PrimaryContext {
   PrimaryContext(const DriverTable& driver, int ordinal, DeviceNumber device, ContextHandle handle)
       : driver_(driver), ordinal_(ordinal), device_(device), handle_(handle) {}
 
+  // Whether this GPU can be given access to memory of another one.
+  Result<bool> CanAccess(const PrimaryContext& owner);
   // Returns: the context that was current before
   Result<ContextHandle> Enter();
   void Leave(ContextHandle previous);

@@ -20,6 +20,8 @@ TEST_CASE("DriverError has the code that tells the caller what to do", "[device_
   const auto code_of = [&](DriverCode code) { return DriverError(gpu.table(), code, "x").code(); };
   CHECK(code_of(driver_code::kOutOfMemory) == ErrorCode::kResourceExhausted);
   CHECK(code_of(driver_code::kNotSupported) == ErrorCode::kUnsupported);
+  CHECK(code_of(driver_code::kPeerAccessUnsupported) == ErrorCode::kUnsupported);
+  CHECK(code_of(driver_code::kTooManyPeers) == ErrorCode::kUnsupported);
   CHECK(code_of(driver_code::kNotPermitted) == ErrorCode::kPermission);
   CHECK(code_of(driver_code::kInvalidHandle) == ErrorCode::kInternal);
 }
@@ -37,7 +39,8 @@ TEST_CASE("Only failures of the device itself end a context", "[device_error]") 
   for (const DriverCode code : {4, 214, 220, 700, 709, 710, 714, 715, 716, 717, 718, 719}) {
     CHECK(EndsContext(code));
   }
-  for (const DriverCode code : {0, 1, 2, 3, 100, 201, 400, 600, 712, 800, 801, 999}) {
+  for (const DriverCode code :
+       {0, 1, 2, 3, 100, 201, 217, 400, 600, 704, 711, 712, 800, 801, 999}) {
     CHECK(!EndsContext(code));
   }
 }

@@ -42,14 +42,21 @@ Status UseAll(Device& device, MutableBytes host) {
   return {};
 }
 
-const test::DriverJob kJob = {.use = UseAll};
+// One device gets access to memory of the other one.
+Status UsePeer(Device& device, Device& peer) {
+  LMDBIO_TRY(const DeviceMemory memory, peer.Allocate(1024));
+  LMDBIO_TRY(const MemoryTicket ticket, peer.Share(memory));
+  LMDBIO_TRY_VOID(device.Import(ticket));
+  return {};
+}
+
+const test::DriverJob kJob = {.use = UseAll, .use_peer = UsePeer};
 
 // Functions that the job does not call. tests/kernels has a job with kernels.
 const std::set<std::string> kUncalled = {
-    "cuGetErrorName",        "cuGetErrorString",     "cuMemGetInfo",       "cuIpcOpenMemHandle",
-    "cuIpcCloseMemHandle",   "cuIpcOpenEventHandle", "cuMemcpyBatchAsync", "cuModuleLoadData",
-    "cuModuleUnload",        "cuModuleGetFunction",  "cuLaunchKernel",     "cuFuncLoad",
-    "cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"};
+    "cuGetErrorName",      "cuGetErrorString",     "cuMemGetInfo",       "cuIpcOpenMemHandle",
+    "cuIpcCloseMemHandle", "cuIpcOpenEventHandle", "cuMemcpyBatchAsync", "cuModuleLoadData",
+    "cuModuleUnload",      "cuModuleGetFunction",  "cuLaunchKernel",     "cuFuncLoad"};
 
 TEST_CASE("Each call fails once at each place", "[device_faults]") {
   const auto counts =

@@ -191,6 +191,16 @@ TEST_CASE("A refused import names possible reasons", "[device_memory]") {
              ContainsSubstring("cuIpcOpenMemHandle: CUDA_ERROR_INVALID_CONTEXT"));
   CHECK_THAT(imported.error().message(), ContainsSubstring("containers"));
 
+  for (const DriverCode code : {driver_code::kPeerAccessUnsupported, driver_code::kTooManyPeers}) {
+    gpu->RefuseImports(code);
+    const auto unreached = device->Import(ticket);
+    REQUIRE(!unreached);
+    CHECK(unreached.error().code() == ErrorCode::kUnsupported);
+    CHECK_THAT(unreached.error().message(), ContainsSubstring("cuIpcOpenMemHandle: CUDA_ERROR_"));
+    CHECK_THAT(unreached.error().message(),
+               ContainsSubstring("GPU 0 has no access to the GPU of the memory: the host has no"));
+  }
+
   gpu->RefuseImports(driver_code::kOutOfMemory);
   CHECK(device->Import(ticket).error().code() == ErrorCode::kResourceExhausted);
   ticket.size_bytes = 0;

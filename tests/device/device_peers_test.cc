@@ -1,4 +1,5 @@
-// Memory of one GPU that work of another one uses. The first cases check the stand-in.
+// Memory of one GPU that work of another one of this process uses. The first cases check the
+// stand-in.
 
 #include <cstdlib>
 #include <functional>
@@ -14,6 +15,7 @@ namespace lmdbio::device {
 namespace {
 
 using test::EmulatedGpu;
+using test::EmulatedObjects;
 using test::Good;
 using test::SharedBytes;
 
@@ -229,6 +231,127 @@ TEST_CASE("The environment tells which GPUs do not reach each other", "[device_p
       CHECK(gpus.CanAccess(from, to) == !is_named);
     }
   }
+}
+
+// Whether the error says that GPU 0 has no access to GPU 1.
+void CheckNoAccess(const PeerGpus& gpus, const MemoryTicket& ticket) {
+  const EmulatedObjects before = gpus.gpu->Objects();
+  const auto imported = gpus.first->Import(ticket);
+  REQUIRE(!imported);
+  CHECK(imported.error().code() == ErrorCode::kUnsupported);
+  CHECK_THAT(imported.error().message(), ContainsSubstring("GPU 0"));
+  CHECK_THAT(imported.error().message(), ContainsSubstring("GPU 1"));
+  CHECK(gpus.gpu->Objects().total() == before.total());
+  CHECK(gpus.first->release_failure());
+  CHECK(gpus.second->release_failure());
+}
+
+TEST_CASE("A ticket of another GPU of this process gives access to its memory", "[device_peers]") {
+  EmulatedGpu gpu;
+  {
+    PeerGpus gpus;
+    const DeviceMemory imported = Good(gpus.first->Import(Good(gpus.second->Share(gpus.memory))));
+    CHECK(imported.span() == gpus.memory.span());
+    CHECK(!imported.is_imported());
+    REQUIRE(gpus.stream.Fill(imported.begin(), std::byte{'i'}, kBytes));
+    REQUIRE(gpus.stream.CopyOut(gpus.pinned, 0, imported.begin(), kBytes));
+    REQUIRE(gpus.stream.Synchronize());
+    CHECK(test::Read(gpus.pinned, kBytes) == std::string(kBytes, 'i'));
+    CHECK(gpus.gpu->CallCount("cuIpcOpenMemHandle") == 0);
+
+    const DeviceMemory more = Good(gpus.second->Allocate(kBytes));
+    CHECK(gpus.first->Import(Good(gpus.second->Share(more))));  // access is there already
+  }
+  CHECK(gpu->Objects().total() == 0);
+}
+
+TEST_CASE("Memory of another GPU belongs to that GPU", "[device_peers]") {
+  PeerGpus gpus;
+  auto owned = std::make_unique<DeviceMemory>(Good(gpus.second->Allocate(kBytes)));
+  const DeviceMemory imported = Good(gpus.first->Import(Good(gpus.second->Share(*owned))));
+  const auto* const pointer = reinterpret_cast<const void*>(imported.begin().value);
+  CHECK(Good(gpus.first->Describe(pointer)).ordinal == 1);
+  CHECK(Good(gpus.second->Describe(pointer)).ordinal == 1);
+  owned.reset();
+  gpus.second.reset();
+  REQUIRE(gpus.stream.Fill(imported.begin(), std::byte{1}, kBytes));
+  CHECK(gpus.stream.Synchronize());  // the import keeps the memory
+}
+
+TEST_CASE("An import keeps the access of its GPU", "[device_peers]") {
+  const EmulatedGpu gpu;
+  {
+    const auto owner = gpu.Open(1);
+    const DeviceMemory memory = Good(owner->Allocate(kBytes));
+    const DeviceMemory imported = Good(gpu.Open(0)->Import(Good(owner->Share(memory))));
+    DeviceStream stream = Good(gpu.Open(0)->MakeStream());
+    REQUIRE(stream.Fill(imported.begin(), std::byte{1}, kBytes));
+    CHECK(stream.Synchronize());
+  }
+  CHECK(gpu->Objects().total() == 0);
+}
+
+TEST_CASE("Memory of the same GPU needs no access", "[device_peers]") {
+  const EmulatedGpu gpu;
+  const auto device = gpu.Open(1);
+  const DeviceMemory memory = Good(device->Allocate(kBytes));
+  CHECK(gpu.Open(1)->Import(Good(device->Share(memory))));
+  CHECK(gpu->CallCount("cuDeviceCanAccessPeer") == 0);
+  CHECK(gpu->CallCount("cuCtxEnablePeerAccess") == 0);
+}
+
+TEST_CASE("GPUs that do not reach each other are named", "[device_peers]") {
+  const PeerGpus gpus;
+  const MemoryTicket ticket = Good(gpus.second->Share(gpus.memory));
+  SECTION("the driver tells it before") {
+    gpus.gpu->SetReach(0, 1, false);
+    CheckNoAccess(gpus, ticket);
+    CHECK(gpus.gpu->CallCount("cuCtxEnablePeerAccess") == 0);
+  }
+  SECTION("the driver refuses access") {
+    gpus.gpu->FailCall("cuCtxEnablePeerAccess", 1, driver_code::kPeerAccessUnsupported);
+    CheckNoAccess(gpus, ticket);
+  }
+  SECTION("the GPU has access to too many others") {
+    gpus.gpu->FailCall("cuCtxEnablePeerAccess", 1, driver_code::kTooManyPeers);
+    CheckNoAccess(gpus, ticket);
+  }
+  CHECK(gpus.gpu->FaultsLeft() == 0);
+}
+
+TEST_CASE("A driver that gives no access to other GPUs says so", "[device_peers]") {
+  for (const char* const missing : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"}) {
+    const PeerGpus gpus;
+    gpus.gpu->HideFunction(missing);
+    const DriverTable table = Good(LoadDriver(test::kDriver));
+    const auto device = Good(Device::Open(0, table));
+    const auto imported = device->Import(Good(gpus.second->Share(gpus.memory)));
+    REQUIRE(!imported);
+    CHECK(imported.error().code() == ErrorCode::kUnsupported);
+    CHECK(imported.error().message() == "GPU 0: this driver gives no access to memory of GPU 1");
+  }
+}
+
+TEST_CASE("Memory of a GPU whose context has ended is refused with its first error",
+          "[device_peers]") {
+  PeerGpus gpus;
+  const MemoryTicket ticket = Good(gpus.second->Share(gpus.memory));
+  gpus.gpu->FailCall("cuMemAlloc", 1, driver_code::kLaunchFailed);
+  const std::string reason = gpus.second->Allocate(kBytes).error().message();
+  CHECK(gpus.first->Import(ticket).error().message() == reason);
+  CHECK(gpus.first->Allocate(kBytes));  // the context of this GPU goes on
+}
+
+TEST_CASE("A question about access may end the context, like any call", "[device_peers]") {
+  const PeerGpus gpus;
+  const MemoryTicket ticket = Good(gpus.second->Share(gpus.memory));
+  gpus.gpu->FailCall("cuDeviceCanAccessPeer", 1, driver_code::kLaunchFailed);
+  const std::string reason = gpus.first->Import(ticket).error().message();
+  CHECK_THAT(reason, ContainsSubstring("GPU 0: cuDeviceCanAccessPeer of GPU 1: CUDA_ERROR_LAUNCH"));
+  const uint64_t calls = gpus.gpu->CallCount(nullptr);
+  CHECK(gpus.first->Allocate(kBytes).error().message() == reason);
+  CHECK(gpus.first->Import(ticket).error().message() == reason);
+  CHECK(gpus.gpu->CallCount(nullptr) == calls);  // the driver is left alone
 }
 
 }  // namespace

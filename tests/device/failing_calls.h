@@ -18,9 +18,11 @@ namespace lmdbio::test {
 
 inline constexpr device::DriverCode kUnknownCode = 999;  // it ends no context
 
-// Uses device 0. `host` is memory of 4,096 zeros.
+// Uses device 0, and then device 1 with it. `host` is memory of 4,096 zeros.
 struct DriverJob {
   std::function<Status(device::Device& device, MutableBytes host)> use;
+  // None: device 1 is not opened.
+  std::function<Status(device::Device& device, device::Device& peer)> use_peer = nullptr;
   std::set<std::string> hidden = {};  // functions that the driver lacks
 };
 
@@ -35,14 +37,22 @@ inline CallCounts CountCalls() {
   return counts;
 }
 
-// Opens the device, uses it, and closes it. `told` gets the calls before it is closed: its
-// destructor can tell nobody of a failure.
+// Opens the devices, uses them, and closes them. `told` gets the calls before they are closed:
+// their destructors can tell nobody of a failure.
 inline Status RunJob(const DriverJob& job, MutableBytes host, CallCounts& told) {
   LMDBIO_TRY(const device::DriverTable driver, device::LoadDriver(kDriver));
+  std::shared_ptr<device::Device> peer;  // closed last, because its context is current then
   LMDBIO_TRY(const auto opened, device::Device::Open(0, driver));
   LMDBIO_TRY_VOID(job.use(*opened, host));
+  if (job.use_peer) {
+    // The thread keeps the context of its first call. Now this is to be device 1.
+    if (driver.CtxSetCurrent(nullptr) != 0) return Fail(ErrorCode::kInternal, "cuCtxSetCurrent");
+    LMDBIO_TRY(peer, device::Device::Open(1, driver));
+    LMDBIO_TRY_VOID(job.use_peer(*opened, *peer));
+  }
   told = CountCalls();
-  return opened->release_failure();
+  LMDBIO_TRY_VOID(opened->release_failure());
+  return peer != nullptr ? peer->release_failure() : Status();
 }
 
 inline void BeginJob(const DriverJob& job, MutableBytes host, uint64_t seed) {
