@@ -136,6 +136,92 @@ TEST_CASE("Memory and events reach another process by tickets", "[device_process
   RunTogether({owner, importer});
 }
 
+// Shares 64 bytes 'o' of GPU 0, until step 2. Then they are `expected`.
+Part OwnerOnFirst(const std::string& expected) {
+  return [expected](SharedPage& page) {
+    const EmulatedGpu gpu;
+    const auto device = gpu.Open(0);
+    const DeviceMemory memory = Good(device->Allocate(64));
+    DeviceStream stream = Good(device->MakeStream());
+    CHILD_CHECK(stream.Fill(memory.begin(), std::byte{'o'}, 64));
+    CHILD_CHECK(stream.Synchronize());
+    page.memory = Good(device->Share(memory));
+    Reach(page, 1);
+    AwaitStep(page, 2);
+    CHILD_CHECK(gpu.Peek(memory.begin(), 64) == expected);
+    return Verdict::kRight;
+  };
+}
+
+TEST_CASE("A GPU uses memory of another GPU in another process", "[device_processes]") {
+  const Part importer = [](SharedPage& page) {
+    AwaitStep(page, 1);
+    const EmulatedGpu gpu;
+    const SharedBytes host(4096);
+    {
+      const auto device = gpu.Open(1);
+      const PinnedBytes pinned = Good(device->Pin(host.bytes()));
+      const DeviceMemory memory = Good(device->Import(page.memory));
+      DeviceStream stream = Good(device->MakeStream());
+      CHILD_CHECK(stream.CopyOut(pinned, 0, memory.begin(), 64));
+      CHILD_CHECK(stream.Fill(memory.begin(), std::byte{'i'}, 32));
+      CHILD_CHECK(stream.Synchronize());
+      CHILD_CHECK(test::Read(pinned, 64) == std::string(64, 'o'));
+    }
+    CHILD_CHECK(gpu->Objects().total() == 0);
+    Reach(page, 2);
+    return Verdict::kRight;
+  };
+  RunTogether({OwnerOnFirst(std::string(32, 'i') + std::string(32, 'o')), importer});
+}
+
+TEST_CASE("Memory of a GPU that is not reached is refused by name", "[device_processes]") {
+  const Part importer = [](SharedPage& page) {
+    ::setenv("LMDBIO_EMULATED_GPU_UNREACHED", "1-0", 1);
+    AwaitStep(page, 1);
+    const EmulatedGpu gpu;
+    {
+      const auto device = gpu.Open(1);
+      const auto imported = device->Import(page.memory);
+      CHILD_CHECK(!imported && imported.error().code() == ErrorCode::kUnsupported);
+      const std::string& message = imported.error().message();
+      CHILD_CHECK(message.find("CUDA_ERROR_PEER_ACCESS_UNSUPPORTED") != std::string::npos);
+      CHILD_CHECK(message.find("GPU 1 has no access to the GPU of") != std::string::npos);
+      CHILD_CHECK(gpu->Objects().imports == 0);
+      CHILD_CHECK(device->Allocate(64));              // the context goes on
+      CHILD_CHECK(gpu.Open(2)->Import(page.memory));  // by a GPU that reaches it
+    }
+    CHILD_CHECK(gpu->Objects().total() == 0);
+    Reach(page, 2);
+    return Verdict::kRight;
+  };
+  RunTogether({OwnerOnFirst(std::string(64, 'o')), importer});
+}
+
+TEST_CASE("Each GPU of a process maps memory of another process for itself", "[device_processes]") {
+  const Part importer = [](SharedPage& page) {
+    AwaitStep(page, 1);
+    const EmulatedGpu gpu;
+    {
+      const auto first = gpu.Open(1);
+      const auto second = gpu.Open(2);
+      const DeviceMemory of_first = Good(first->Import(page.memory));
+      const DeviceMemory of_second = Good(second->Import(page.memory));
+      CHILD_CHECK(of_first.begin() != of_second.begin() && gpu->Objects().imports == 2);
+      {
+        const DeviceMemory again = Good(second->Import(page.memory));
+        CHILD_CHECK(again.begin() == of_second.begin());
+      }
+      DeviceStream stream = Good(second->MakeStream());
+      CHILD_CHECK(stream.Fill(of_second.begin(), std::byte{'s'}, 64) && stream.Synchronize());
+      CHILD_CHECK(stream.Fill(of_first.begin(), std::byte{'f'}, 64) && !stream.Synchronize());
+    }
+    Reach(page, 2);
+    return Verdict::kRight;
+  };
+  RunTogether({OwnerOnFirst(std::string(64, 's')), importer});
+}
+
 TEST_CASE("Streams of two processes meet at marks", "[device_processes]") {
   const auto rank = [](size_t self) {
     return [self](SharedPage& page) {
