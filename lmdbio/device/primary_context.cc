@@ -95,6 +95,9 @@ Result<ContextHandle> PrimaryContext::Enter() {
 void PrimaryContext::Leave(ContextHandle previous) {
   if (previous == nullptr || previous == handle_) return;
   const DriverCode code = driver_.CtxSetCurrent(previous);
+  // The thread may have kept a context that has been destroyed since, so there is nothing to give
+  // back.
+  if (code == driver_code::kInvalidContext) return;
   if (code != driver_code::kSuccess) {
     NoteReleaseFailure(ErrorOf(code, "cuCtxSetCurrent to the thread's own context"));
   }

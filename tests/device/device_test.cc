@@ -132,6 +132,18 @@ TEST_CASE("A thread keeps the context that it had", "[device]") {
   REQUIRE(driver.DevicePrimaryCtxRelease(1) == 0);
 }
 
+TEST_CASE("A thread may keep the context of a GPU that was closed", "[device]") {
+  const EmulatedGpu gpu;
+  auto closed = gpu.Open(1);
+  const auto device = gpu.Open(0);
+  ContextHandle current = nullptr;
+  closed.reset();
+  REQUIRE(gpu.table().CtxGetCurrent(&current) == 0);
+  REQUIRE(gpu.table().CtxSetCurrent(current) == driver_code::kInvalidContext);
+  CHECK(device->MakeStream());
+  CHECK(device->release_failure());
+}
+
 TEST_CASE("A failure that ends the context is the answer of every later call", "[device]") {
   const EmulatedGpu gpu;
   const SharedBytes host(4096);
