@@ -22,8 +22,7 @@ Error DriverError(const DriverTable& driver, DriverCode code, std::string_view w
 // Why a GPU may have no access to the memory of another one, for errors.
 inline constexpr const char* kNoPeerReasons =
     "the host has no NVLink or PCIe route between the two that they can use; a virtual machine, "
-    "the "
-    "IOMMU or MIG forbids it; or the GPU has access to too many others";
+    "the IOMMU or MIG forbids it; or the GPU has access to too many others";
 
 // Whether the context is lost with this code. Every later call on it fails, and only a new process
 // can use the device again.
