@@ -360,8 +360,8 @@ def sync_list(options):
         choices = f"k{camel(option.name)}Names" if option.choices else "{}"
         unit = "kBytes" if option.unit == "bytes" else "kOther"
         ranks = "kMayDiffer" if option.differs else "kSame"
-        lines.append(f'    {{"{option.name}", {choices}, {option.least}, SyncOptionUnit::{unit}, '
-                     f"SyncOptionRanks::{ranks}}},")
+        lines += wrapped(f'{{"{option.name}", {choices}, {option.least}, SyncOptionUnit::{unit}, '
+                         f"SyncOptionRanks::{ranks}}},", "    ", "     ")
     lines += ["}};", "", "// Calls visit(info, field) for every option, in the order of the list.",
               "template <typename Options, typename Visitor>",
               "void VisitSyncOptions(Options& options, Visitor&& visit) {"]

@@ -97,6 +97,11 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(
       TakeField("options.last_bucket_bytes", from.last_bucket_bytes, to.last_bucket_bytes));
   LMDBIO_TRY_VOID(TakeField("options.device", from.device, to.device));
+  LMDBIO_TRY_VOID(
+      TakeField("options.device_collective", from.device_collective, to.device_collective));
+  LMDBIO_TRY_VOID(TakeField("options.device_order", from.device_order, to.device_order));
+  LMDBIO_TRY_VOID(
+      TakeField("options.device_buffer_bytes", from.device_buffer_bytes, to.device_buffer_bytes));
   // End generated TakeFields
   return {};
 }

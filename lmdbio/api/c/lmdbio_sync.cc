@@ -355,11 +355,12 @@ int lmdbio_sync_get_counters(lmdbio_sync* sync, const lmdbio_sync_counters** out
     const sync::SyncCounters from = handle.synchronizer->counters();
     // Memory of the calling thread, because another thread may ask at the same time.
     SyncResults& lent = handle.lent();
-    lent.counters = {from.cycle_count,         from.control_message_count, from.control_bytes,
-                     from.collective_count,    from.collective_bytes,      from.tensor_count,
-                     from.plan_count,          from.plan_end_count,        from.thread_cpu_ns,
-                     from.thread_run_delay_ns, from.device_tensor_count,   from.device_out_bytes,
-                     from.device_in_bytes,     from.device_copy_count,     from.device_wait_ns};
+    lent.counters = {from.cycle_count,          from.control_message_count, from.control_bytes,
+                     from.collective_count,     from.collective_bytes,      from.tensor_count,
+                     from.plan_count,           from.plan_end_count,        from.thread_cpu_ns,
+                     from.thread_run_delay_ns,  from.device_tensor_count,   from.device_out_bytes,
+                     from.device_in_bytes,      from.device_copy_count,     from.device_wait_ns,
+                     from.device_reduced_count, from.device_reduced_bytes};
     *out_counters = &lent.counters;
     return LMDBIO_OK;
   });

@@ -117,6 +117,15 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The GPU of this rank for tensors there: 1 + its number among those that the process sees.
    * The driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. */
   uint32_t device;
+  /* The way of an AllReduce of tensors on GPUs. One of "auto", "staged". NULL: "auto". */
+  const char* device_collective;
+  /* How GPUs wait for each other when they reduce. If a GPU cannot wait in this way, all ranks
+   * use host. None of them was tried on a real GPU yet. One of "auto", "host", "event", "mark".
+   * NULL: "auto". */
+  const char* device_order;
+  /* The memory of each GPU in which its rank and the others reduce. Larger tensors are reduced
+   * in several steps. 0: 32 MiB. */
+  uint64_t device_buffer_bytes;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 
@@ -375,11 +384,11 @@ LMDBIO_API int lmdbio_sync_op_close(lmdbio_sync_op* op);
 /* --- Counters and descriptions -------------------------------------------------------------- */
 
 /* Counts since the synchronizer was made. */
-typedef struct lmdbio_sync_counters {
-  uint64_t cycle_count;           /* rounds of control exchanges, and buckets of plans */
-  uint64_t control_message_count; /* exchanges of this rank */
-  uint64_t control_bytes;         /* bytes that this rank contributed to them */
-  uint64_t collective_count;      /* calls that moved data */
+typedef struct lmdbio_sync_counters { /* check-tree: large-class (a field for each counter) */
+  uint64_t cycle_count;               /* rounds of control exchanges, and buckets of plans */
+  uint64_t control_message_count;     /* exchanges of this rank */
+  uint64_t control_bytes;             /* bytes that this rank contributed to them */
+  uint64_t collective_count;          /* calls that moved data */
   uint64_t collective_bytes;
   uint64_t tensor_count;        /* tensors that are done */
   uint64_t plan_count;          /* plans, or learned groups of an iteration, that were adopted */
@@ -390,7 +399,9 @@ typedef struct lmdbio_sync_counters {
   uint64_t device_out_bytes;    /* copied from the GPU */
   uint64_t device_in_bytes;     /* copied to the GPU */
   uint64_t device_copy_count;   /* copies, and launches that pack or unpack several tensors */
-  uint64_t device_wait_ns;      /* time in which the helper thread waited for these copies */
+  uint64_t device_wait_ns;      /* time in which the helper thread waited for copies from the GPU */
+  uint64_t device_reduced_count; /* tensors that the GPUs of the ranks have reduced */
+  uint64_t device_reduced_bytes; /* of them, with the gaps between tensors of a bucket */
 } lmdbio_sync_counters;
 
 /* Returns the counters of the synchronizer.

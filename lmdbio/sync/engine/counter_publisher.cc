@@ -14,8 +14,11 @@ void CounterPublisher::Publish() {
   current_.device_tensor_count = staged.tensor_count;
   current_.device_out_bytes = staged.out_bytes;
   current_.device_in_bytes = staged.in_bytes;
-  current_.device_copy_count = staged.copy_count;
   current_.device_wait_ns = staged.wait_ns;
+  const ArenaCounters reduced = executor_.arena_counters();
+  current_.device_copy_count = staged.copy_count + reduced.copy_count;
+  current_.device_reduced_count = reduced.tensor_count;
+  current_.device_reduced_bytes = reduced.bytes;
   const std::lock_guard lock(mutex_);
   published_ = current_;
 }

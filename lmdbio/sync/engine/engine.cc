@@ -22,7 +22,7 @@ constexpr uint64_t kShrinkage = 4;
 
 // After a failure, for copies that are under way. They take milliseconds, unless a stream of the
 // program is never done.
-constexpr auto kDrainLimit = std::chrono::seconds(1);
+constexpr auto kDrainLimit = std::chrono::milliseconds(500);
 
 // The same on every rank, because the options are and ample_bytes() is.
 PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collectives) {
@@ -100,7 +100,7 @@ Engine::~Engine() {
     const Error why = ClosedError();
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
-    if (parts_.device != nullptr) parts_.device->ring().Stop();
+    if (parts_.device != nullptr) parts_.device->Stop();
   }
   parts_.transport.Wake();
   if (thread_.joinable()) thread_.join();
@@ -229,7 +229,10 @@ Status Engine::PerformAll(std::vector<Response> responses) {
     // once.
     if (is_last) {
       // After the barrier all operations are done, on GPUs, too.
-      if (parts_.device != nullptr) LMDBIO_TRY_VOID(parts_.device->ring().AwaitAll());
+      if (parts_.device != nullptr) {
+        LMDBIO_TRY_VOID(parts_.device->AwaitAll());
+        LMDBIO_TRY_VOID(parts_.device->LeaveInPeace());
+      }
       is_peaceful_.store(true);
     }
     LMDBIO_TRY_VOID(Perform(response));
@@ -382,8 +385,10 @@ void Engine::FailAll(const Error& why) {
   }
   // The program may free its tensors when their operations have failed.
   if (parts_.device != nullptr && !is_peaceful_.load()) {
-    parts_.device->ring().Drain(Clock::now() + kDrainLimit);
+    parts_.device->Poison();
+    parts_.device->Drain(Clock::now() + kDrainLimit);
   }
+  queue_->End();
   // The queue is closed before: a program that reads the note can submit nothing more.
   if (!is_peaceful_.load() && !is_ending_.load()) Note(why.message());
   tasks_.FailAll(why);

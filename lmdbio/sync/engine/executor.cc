@@ -161,7 +161,7 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);
     const bool is_on_device = part[0].memory == MemoryKind::kDevice;
-    LMDBIO_TRY(const CallOutcome outcome, is_on_device ? ReduceStaged(part, part_tasks, tag)
+    LMDBIO_TRY(const CallOutcome outcome, is_on_device ? ReduceOnDevice(part, part_tasks, tag)
                                           : part.size() == 1
                                               ? ReduceAlone(part[0], part_tasks[0], tag)
                                               : ReduceFused(part, part_tasks, tag));
@@ -271,13 +271,10 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
 }
 
 // A callback tells that the operation is done. So the helper thread waits for the GPU before it.
-Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& call) {
+template <typename Run>
+Executor::Outcome Executor::MoveTensors(const StagedCall& staged, uint64_t chunk_bytes,
+                                        const Run& run) {
   const Request& first = staged.requests.front();
-  if (device_ == nullptr) {
-    return Fail(ErrorCode::kInternal,
-                fmt::format("tensor '{}' is on a GPU, and this rank has none", first.name));
-  }
-  StagingRing& ring = device_->ring();
   std::vector<uint64_t> sizes;
   std::vector<StagedTensor> tensors;
   bool has_callback = false;
@@ -289,8 +286,8 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
   }
   const StagedWork work{
       std::move(tensors),
-      StagedChunks(PlacesOf(staged.requests).offsets, std::move(sizes), ring.chunk_bytes()),
-      first.type, staged.prescale};
+      StagedChunks(PlacesOf(staged.requests).offsets, std::move(sizes), chunk_bytes), first.type,
+      staged.prescale};
   const auto with_name = [&](const Error& error) {
     if (error.code() == ErrorCode::kPeerFailed) return error.Copy();
     const size_t others = staged.requests.size() - 1;
@@ -298,6 +295,29 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
         others == 0 ? fmt::format("bucket of tensor '{}'", first.name)
                     : fmt::format("bucket of tensor '{}' and {} others", first.name, others));
   };
+  const Result<StagedResult> result = run(work);
+  if (!result) return Fail(with_name(result.error()));
+  if (result->outcome == CallOutcome::kDeclined || !staged.use.has_output) return result->outcome;
+  for (Task* const task : staged.tasks) {
+    if (task == nullptr) continue;
+    task->output = {result->is_in, staged.order};
+  }
+  if (!has_callback) return CallOutcome::kDone;
+  const Status is_in = device_->waits().AwaitDone(*result->is_in);
+  if (!is_in) return Fail(with_name(is_in.error()));
+  if (staged.order != nullptr && staged.order->is_void()) {
+    return Fail(ErrorCode::kPeerFailed,
+                fmt::format("tensor '{}': a rank has failed while GPUs reduced it", first.name));
+  }
+  return CallOutcome::kDone;
+}
+
+Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& call) {
+  if (device_ == nullptr) {
+    return Fail(ErrorCode::kInternal, fmt::format("tensor '{}' is on a GPU, and this rank has none",
+                                                  staged.requests.front().name));
+  }
+  StagingRing& ring = device_->ring();
   int64_t waits_since_ns = SteadyNanoseconds();
   const auto traced_call = [&](MutableBytes values, uint64_t chunk) -> Outcome {
     tracer_.Staged(staged.tasks, values.size(), waits_since_ns);
@@ -305,34 +325,40 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
     waits_since_ns = SteadyNanoseconds();
     return outcome;
   };
-  const Result<StagedResult> result = ring.Run(work, traced_call);
-  if (!result) return Fail(with_name(result.error()));
-  if (result->outcome == CallOutcome::kDeclined || !staged.use.has_output) return result->outcome;
-  for (Task* const task : staged.tasks) {
-    if (task != nullptr) task->is_in = result->is_in;
-  }
-  if (!has_callback) return CallOutcome::kDone;
-  const Status is_in = ring.AwaitDone(*result->is_in);
-  if (!is_in) return Fail(with_name(is_in.error()));
-  return CallOutcome::kDone;
+  return MoveTensors(staged, ring.chunk_bytes(),
+                     [&](const StagedWork& work) { return ring.Run(work, traced_call); });
 }
 
-Executor::Outcome Executor::ReduceStaged(std::span<const Request> requests,
-                                         std::span<Task* const> tasks, const CallTag& tag) {
+Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
+                                           std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
+  StagedCall staged{.requests = requests,
+                    .tasks = tasks,
+                    .use = {.has_input = true, .has_output = true},
+                    .prescale = first.prescale,
+                    .order = nullptr};
+  const uint64_t element_bytes = ElementBytes(first.type);
+  if (device_ != nullptr && device_->arena() != nullptr) {
+    const auto reduce = [&](uint64_t bytes, uint64_t chunk, device::DeviceStream& stream) {
+      return Transfer(tasks, bytes, [&] {
+        return device_->collectives().AllReduce(
+            TagOf(tag, chunk), {.offset = 0, .count = bytes / element_bytes, .type = first.type},
+            ReductionOf(first), stream);
+      });
+    };
+    staged.order = device_->collectives().order();
+    ArenaMover& arena = *device_->arena();
+    return MoveTensors(staged, arena.chunk_bytes(),
+                       [&](const StagedWork& work) { return arena.Run(work, reduce); });
+  }
   const auto reduce = [&](MutableBytes values, uint64_t chunk) {
     return Transfer(tasks, values.size(), [&] {
       return collectives_.AllReduce(
-          TagOf(tag, chunk),
-          Values{values.data(), values.size() / ElementBytes(first.type), first.type},
+          TagOf(tag, chunk), Values{values.data(), values.size() / element_bytes, first.type},
           ReductionOf(first));
     });
   };
-  return Stage({.requests = requests,
-                .tasks = tasks,
-                .use = {.has_input = true, .has_output = true},
-                .prescale = first.prescale},
-               reduce);
+  return Stage(staged, reduce);
 }
 
 // The root copies its input to its own output on the way through the ring, if these are apart.

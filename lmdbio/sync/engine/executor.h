@@ -47,7 +47,7 @@ class Executor {
   // tasks.
   // tasks  [tensors of the response] null: this rank has joined, and contributes zeros
   // Returns: kDeclined  no tensor has changed
-  // Errors: as Collectives, and as StagingRing::Run
+  // Errors: as Collectives, and as StagingRing::Run and ArenaMover::Run
   Result<CallOutcome> Perform(const Response& response, std::span<Task* const> tasks, CallTag tag);
 
   // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
@@ -67,6 +67,10 @@ class Executor {
   StagingCounters staging_counters() const {
     return device_ != nullptr ? device_->ring().counters() : StagingCounters();
   }
+  ArenaCounters arena_counters() const {
+    const bool has_arena = device_ != nullptr && device_->arena() != nullptr;
+    return has_arena ? device_->arena()->counters() : ArenaCounters();
+  }
 
  private:
   using Outcome = Result<CallOutcome>;
@@ -76,13 +80,14 @@ class Executor {
     std::span<Task* const> tasks;
     TensorUse use;
     double prescale = 1;
+    std::shared_ptr<const StreamOrder> order = nullptr;  // of a reduction on GPUs
   };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
   Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);
   Outcome ReduceFused(std::span<const Request> requests, std::span<Task* const> tasks,
                       const CallTag& tag);
-  Outcome ReduceStaged(std::span<const Request> requests, std::span<Task* const> tasks,
-                       const CallTag& tag);
+  Outcome ReduceOnDevice(std::span<const Request> requests, std::span<Task* const> tasks,
+                         const CallTag& tag);
   Outcome Broadcast(const Request& request, Task* task, const CallTag& tag);
   Outcome BroadcastStaged(const Request& request, Task* task, const CallTag& tag);
   // input  of the task, on the host; null if the task is
@@ -95,6 +100,9 @@ class Executor {
   Outcome PerformWithResult(const Response& response, Task* task, const CallTag& tag);
   // Makes `call` for each chunk of the tensors.
   Outcome Stage(const StagedCall& staged, const ChunkCall& call);
+  // Runs a mover with the tensors, in chunks of this size, and gives the tasks its event.
+  template <typename Run>
+  Outcome MoveTensors(const StagedCall& staged, uint64_t chunk_bytes, const Run& run);
   std::byte* ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
   bool is_end_of_place(const std::byte* end) const;

@@ -101,6 +101,16 @@ Status SubmissionQueue::AwaitAllDone() {
   return wake_ ? Status() : Fail(closed_code_, closed_words_);
 }
 
+void SubmissionQueue::End() {
+  const std::lock_guard lock(mutex_);
+  has_ended_ = true;
+}
+
+Status SubmissionQueue::CheckGoingOn() {
+  const std::lock_guard lock(mutex_);
+  return has_ended_ ? Fail(closed_code_, closed_words_) : Status();
+}
+
 // A Submit either comes before the lock is taken, and its tasks are among the returned events, or
 // it fails with this error. So every task ends.
 std::vector<ProgramEvent> SubmissionQueue::Close(const Error& why) {

@@ -85,6 +85,10 @@ class SubmissionQueue {
 
   // Refuses all later submissions with this error. Returns the events that were not taken.
   std::vector<ProgramEvent> Close(const Error& why);
+  // After Close: no work under way uses tensors any more, or nothing more can be waited for.
+  void End();
+  // Errors: the error of Close, after End
+  Status CheckGoingOn();
 
  private:
   std::mutex mutex_;
@@ -97,6 +101,7 @@ class SubmissionQueue {
   uint64_t number_ = 0;
   ErrorCode closed_code_ = ErrorCode::kInternal;
   std::string closed_words_;
+  bool has_ended_ = false;
   std::atomic<int> waiting_count_{0};
   std::atomic<bool> tells_waits_{false};
 };

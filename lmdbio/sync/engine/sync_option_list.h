@@ -34,8 +34,10 @@ inline constexpr std::string_view kPacingNames[] = {"event", "cycle", "gs", "nbc
 inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "halving", "direct",
     "mpi"};
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
+inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged"};
+inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 
-inline constexpr std::array<SyncOptionInfo, 23> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 26> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -59,6 +61,10 @@ inline constexpr std::array<SyncOptionInfo, 23> kSyncOptionInfos = {{
     {"group_by", kGroupByNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"last_bucket_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"device", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kMayDiffer},
+    {"device_collective", kDeviceCollectiveNames, 0, SyncOptionUnit::kOther,
+     SyncOptionRanks::kSame},
+    {"device_order", kDeviceOrderNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
+    {"device_buffer_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -87,6 +93,9 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[20], options.group_by);
   visit(kSyncOptionInfos[21], options.last_bucket_bytes);
   visit(kSyncOptionInfos[22], options.device);
+  visit(kSyncOptionInfos[23], options.device_collective);
+  visit(kSyncOptionInfos[24], options.device_order);
+  visit(kSyncOptionInfos[25], options.device_buffer_bytes);
 }
 // clang-format on
 

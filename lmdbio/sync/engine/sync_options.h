@@ -53,6 +53,14 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. May
   // differ between ranks.
   uint32_t device = 0;
+  // The way of an AllReduce of tensors on GPUs. One of "auto", "staged".
+  std::string device_collective = "auto";
+  // How GPUs wait for each other when they reduce. If a GPU cannot wait in this way, all ranks use
+  // host. None of them was tried on a real GPU yet. One of "auto", "host", "event", "mark".
+  std::string device_order = "auto";
+  // The memory of each GPU in which its rank and the others reduce. Larger tensors are reduced in
+  // several steps. 0: 32 MiB.
+  uint64_t device_buffer_bytes = 0;
 
   // --- Plans
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other

@@ -26,6 +26,8 @@ namespace lmdbio::sync {
 namespace {
 
 constexpr size_t kNameBytesMax = 4096;
+// Of the memory of a GPU in which ranks reduce. Enough for a bucket of any default size.
+constexpr uint64_t kArenaBytes = uint64_t{32} << 20;
 
 Status Wrong(const Request& request, std::string_view problem) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));
@@ -214,6 +216,7 @@ class Synchronizer::Impl {
   Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group,
                                                        const CollectivesMaker& maker);
   Status PinStaging();
+  Status MakeArena(ranks::Group& group);
   Status Enter(Task& task) const;
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
@@ -263,12 +266,23 @@ Status Synchronizer::Impl::PinStaging() {
   return device->MakeRing(registered.subspan(offset), collectives->ample_bytes(), *watchful_health);
 }
 
+// Figures of a GPU are missing, so "auto" is the order that needs nothing.
+Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
+  DeviceCollectiveOptions wanted;
+  wanted.arena_bytes = AlignUp(
+      options.device_buffer_bytes > 0 ? options.device_buffer_bytes : kArenaBytes, kCacheLineBytes);
+  if (options.device_order != "auto") {
+    LMDBIO_TRY(wanted.order, ParseOrder(options.device_order));
+  }
+  return device->MakeArena(group, *collectives, wanted);
+}
+
 // Makes sure that no work of the GPU uses memory that is freed. After a failure of MPI's calls, MPI
 // may still write to the memory of the ring, too.
 Synchronizer::Impl::~Impl() {
   engine.reset();
   if (device == nullptr || !device->has_ring()) return;
-  const bool is_drained = device->ring().Drain(std::chrono::steady_clock::now());
+  const bool is_drained = device->Drain(std::chrono::steady_clock::now());
   if (!is_drained) {
     device->KeepAll();
     KeepForever(std::move(collectives));  // their registered memory
@@ -319,6 +333,10 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   LMDBIO_TRY(collectives, ranks::ForAll(group, MakeCollectives(group, parts.collectives)));
   Status pinned = PinStaging();
   LMDBIO_TRY_VOID(Agree(group, std::move(pinned)));
+  if (device != nullptr && options.device_collective != "staged") {
+    Status made = MakeArena(group);
+    LMDBIO_TRY_VOID(Agree(group, std::move(made)));
+  }
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
              Coordinator::Create(
@@ -329,7 +347,9 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);
   }
-  if (parts.log && device != nullptr && !device->note().empty()) parts.log(device->note());
+  for (const std::string& note : device != nullptr ? device->notes() : std::vector<std::string>()) {
+    if (parts.log) parts.log(note);
+  }
   Status started;
   try {
     engine = std::make_unique<Engine>(
@@ -511,7 +531,9 @@ std::vector<std::string> Synchronizer::Description() const {
     lines.push_back(collectives.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (impl_->device != nullptr) lines.push_back(impl_->device->Description());
+  if (impl_->device != nullptr) {
+    for (std::string& line : impl_->device->Description()) lines.push_back(std::move(line));
+  }
   if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
   for (const std::string& note : impl_->placement.notes) lines.push_back(note);
   return lines;

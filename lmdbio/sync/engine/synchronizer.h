@@ -125,7 +125,9 @@ struct SyncCounters {                  // check-tree: large-class (a member for 
   uint64_t device_out_bytes = 0;     // copied from the GPU
   uint64_t device_in_bytes = 0;      // copied to the GPU
   uint64_t device_copy_count = 0;    // copies, and launches that pack or unpack several tensors
-  uint64_t device_wait_ns = 0;       // time in which the helper thread waited for these copies
+  uint64_t device_wait_ns = 0;  // time in which the helper thread waited for copies to the host
+  uint64_t device_reduced_count = 0;  // tensors that the GPUs of the ranks have reduced
+  uint64_t device_reduced_bytes = 0;  // of them, with the gaps between tensors of a bucket
 };
 
 // Makes collectives that check `health` whenever they wait. In these checks the synchronizer

@@ -1,6 +1,7 @@
 #include "lmdbio/sync/engine/task.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,6 +19,9 @@ namespace {
 constexpr auto kLongestWait = std::chrono::milliseconds(std::chrono::hours(24 * 365));
 // No wake-up is lost. The longest sleep only bounds the delay that a defect would cause.
 constexpr auto kNap = std::chrono::milliseconds(1000);
+// How long a thread that has found a void result waits for the name of the rank that has failed.
+constexpr auto kFailureLimit = std::chrono::seconds(5);
+constexpr auto kFailurePause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -29,17 +33,32 @@ bool Handle::State::is_ready() const {
 
 bool Handle::State::is_over() const {
   if (!is_done.load()) return false;
-  if (is_in == nullptr) return true;
-  const Result<bool> is_there = is_in->IsDone();
+  if (output.is_in == nullptr) return true;
+  const Result<bool> is_there = output.is_in->IsDone();
   return !is_there || *is_there;
 }
 
 Status Handle::State::status() const {
   if (failure) return Fail(failure->Copy());
-  if (is_in == nullptr) return {};
-  const Result<bool> is_there = is_in->IsDone();
-  if (is_there) return {};
-  return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", name())));
+  if (output.is_in == nullptr) return {};
+  const Result<bool> is_there = output.is_in->IsDone();
+  if (!is_there) return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", name())));
+  if (output.order == nullptr || !output.order->is_void()) return {};
+  // The helper thread soon knows which rank has failed, if it does not yet.
+  Status failed = CheckOthers();
+  const auto until = std::chrono::steady_clock::now() + kFailureLimit;
+  while (failed && !queue.expired() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kFailurePause);
+    failed = CheckOthers();
+  }
+  if (!failed) return failed;
+  return Fail(ErrorCode::kPeerFailed,
+              fmt::format("tensor '{}': a rank has failed while GPUs reduced it", name()));
+}
+
+Status Handle::State::CheckOthers() const {
+  const auto its_queue = queue.lock();
+  return output.order != nullptr && its_queue != nullptr ? its_queue->CheckGoingOn() : Status();
 }
 
 // The callback runs first, so a thread that sees is_done knows that the callback has returned. The
@@ -102,21 +121,26 @@ Result<bool> Handle::WaitAndTell(std::chrono::milliseconds limit, const Rest& re
 
 Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   return WaitAndTell(limit, [this](auto until) -> Result<bool> {
-    if (state_->failure || state_->is_in == nullptr) {
+    if (state_->failure || state_->output.is_in == nullptr) {
       LMDBIO_TRY_VOID(state_->status());
       return true;
     }
-    const Result<bool> is_there = AwaitEvent(*state_->is_in, until);
-    if (is_there) return *is_there;
-    return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", state_->name())));
+    const Result<bool> is_there =
+        AwaitEvent(*state_->output.is_in, until, [this] { return state_->CheckOthers(); });
+    if (!is_there) {
+      return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", state_->name())));
+    }
+    if (*is_there) LMDBIO_TRY_VOID(state_->status());
+    return *is_there;
   });
 }
 
 Status Handle::WaitOn(device::StreamHandle stream) {
   const auto enqueue = [this, stream](auto) -> Result<bool> {
     if (state_->failure) return Fail(state_->failure->Copy());
-    if (state_->is_in == nullptr) return true;
-    auto waiting = device::DeviceStream::Borrow(state_->is_in->context(), stream);
+    if (state_->output.is_in == nullptr) return true;
+    LMDBIO_TRY_VOID(state_->CheckOthers());
+    auto waiting = device::DeviceStream::Borrow(state_->output.is_in->context(), stream);
     LMDBIO_TRY(const bool is_captured, waiting.IsCaptured());
     if (is_captured) {
       return Fail(ErrorCode::kInvalidArgument,
@@ -124,7 +148,7 @@ Status Handle::WaitOn(device::StreamHandle stream) {
                               "it",
                               state_->name()));
     }
-    LMDBIO_TRY_VOID(waiting.Await(*state_->is_in));
+    LMDBIO_TRY_VOID(waiting.Await(*state_->output.is_in));
     return true;
   };
   while (true) {

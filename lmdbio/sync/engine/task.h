@@ -15,11 +15,19 @@
 #include "lmdbio/ranks/shm/event_count.h"
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/on_device/event_pool.h"
+#include "lmdbio/sync/over_device/stream_order.h"
 #include "lmdbio/trace/timeline.h"
 
 namespace lmdbio::sync {
 
 class SubmissionQueue;
+
+// The output of an operation on a GPU.
+struct EnqueuedOutput {
+  EventPtr is_in;  // it is written behind this; null: it is
+  // Of the streams of other ranks that it depends on; null: it depends on none any more.
+  std::shared_ptr<const StreamOrder> order;
+};
 
 struct Handle::State {
   Submission submission;
@@ -38,7 +46,7 @@ struct Handle::State {
   std::vector<std::byte> result;
   std::vector<int64_t> result_rows;
   int32_t last_joined = -1;
-  EventPtr is_in;  // the output on a GPU is written behind it; null: it is
+  EnqueuedOutput output;
 
   const std::string& name() const { return submission.request.name; }
   // Whether the stream of a tensor on a GPU is done with it. True if the driver fails, which other
@@ -47,8 +55,13 @@ struct Handle::State {
   // Whether the operation is over, on the GPU, too. An operation that has failed is over.
   bool is_over() const;
   // Requires: is_done
-  // Errors: the failure of the operation, or of the GPU
+  // Errors: the failure of the operation, or of the GPU; that of a rank after which the output is
+  //         void
   Status status() const;
+  // Whether other ranks still work on the output.
+  // Errors: the failure of a rank. Then nothing of this rank uses the tensor any more, or a stream
+  //         waits for ever.
+  Status CheckOthers() const;
   // Completes the operation, and calls its callback. Called once.
   void Finish(const Status& how);
   // Wakes the threads that wait for the operation. After Finish; the helper thread completes

@@ -1,10 +1,10 @@
 #include "lmdbio/sync/on_device/staging_ring.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
-#include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/reduce/reduce.h"
 
 namespace lmdbio::sync {
@@ -66,10 +66,7 @@ Result<StagedResult> StagingRing::Run(const StagedWork& work, const ChunkCall& c
     if (i + ahead < count) LMDBIO_TRY_VOID(StartOut(work, i + ahead, slot));
   }
   next_slot_ = (next_slot_ + count) % slots_.size();
-  counters_.tensor_count +=
-      static_cast<uint64_t>(std::ranges::count_if(work.tensors, [](const StagedTensor& tensor) {
-        return tensor.input.size_bytes > 0 || tensor.output.size_bytes > 0;
-      }));
+  counters_.tensor_count += TensorCountOf(work);
   LMDBIO_TRY(const std::shared_ptr<DeviceEvent> is_in, parts_.events.Take());
   LMDBIO_TRY_VOID(in_.Record(*is_in));
   return StagedResult{CallOutcome::kDone, is_in};
@@ -85,7 +82,7 @@ Status StagingRing::StartOut(const StagedWork& work, uint64_t chunk, StagingSlot
 // event is behind the copy that read it.
 Status StagingRing::FinishOut(const StagedWork& work, uint64_t chunk, const StagingSlot& slot) {
   const Clock::time_point began = Clock::now();
-  LMDBIO_TRY_VOID(AwaitDone(slot.is_out));
+  LMDBIO_TRY_VOID(parts_.waits.AwaitDone(slot.is_out));
   const std::chrono::nanoseconds waited = Clock::now() - began;
   counters_.wait_ns += static_cast<uint64_t>(waited.count());
   for (const StagedPart& part : work.chunks.PartsOf(chunk)) {
@@ -112,34 +109,28 @@ Status StagingRing::Move(CopyWay way, const StagedWork& work, uint64_t chunk,
   DeviceStream& stream = way == CopyWay::kOut ? out_ : in_;
   uint64_t& bytes = way == CopyWay::kOut ? counters_.out_bytes : counters_.in_bytes;
   const double scale = way == CopyWay::kOut ? work.prescale : 1;
-  std::vector<DeviceSpan> spans;
-  std::vector<uint64_t> offsets;
-  for (const StagedPart& part : work.chunks.PartsOf(chunk)) {
-    const StagedTensor& tensor = work.tensors[part.tensor];
-    const DeviceSpan& whole = way == CopyWay::kOut ? tensor.input : tensor.output;
-    if (whole.size_bytes == 0) continue;
-    spans.push_back({whole.begin + part.tensor_offset, part.size_bytes});
-    offsets.push_back(part.chunk_offset);
-    bytes += part.size_bytes;
-  }
-  if (parts_.packer != nullptr && (spans.size() > 1 || (scale != 1 && !spans.empty()))) {
+  const StagedSpans spans = SpansOf(work, way, chunk);
+  const size_t count = spans.tensors.size();
+  bytes += spans.size_bytes;
+  if (parts_.packer != nullptr && (count > 1 || (scale != 1 && count > 0))) {
     ++counters_.copy_count;
     return parts_.packer->Launch(
         stream, kernels::PackWork{
                     .direction = way == CopyWay::kOut ? kernels::PackDirection::kPack
                                                       : kernels::PackDirection::kUnpack,
-                    .tensors = spans,
-                    .offsets = offsets,
+                    .tensors = spans.tensors,
+                    .offsets = spans.offsets,
                     .buffer = {pinned_.span().begin + slot.offset, work.chunks.BytesOf(chunk)},
                     .type = work.type,
                     .scale = scale});
   }
-  counters_.copy_count += spans.size();
-  for (size_t i = 0; i < spans.size(); ++i) {
-    const uint64_t offset = slot.offset + offsets[i];
+  counters_.copy_count += count;
+  for (size_t i = 0; i < count; ++i) {
+    const DeviceSpan& tensor = spans.tensors[i];
+    const uint64_t offset = slot.offset + spans.offsets[i];
     LMDBIO_TRY_VOID(way == CopyWay::kOut
-                        ? stream.CopyOut(pinned_, offset, spans[i].begin, spans[i].size_bytes)
-                        : stream.CopyIn(spans[i].begin, pinned_, offset, spans[i].size_bytes));
+                        ? stream.CopyOut(pinned_, offset, tensor.begin, tensor.size_bytes)
+                        : stream.CopyIn(tensor.begin, pinned_, offset, tensor.size_bytes));
   }
   return {};
 }
@@ -149,33 +140,10 @@ MutableBytes StagingRing::BytesOf(const StagingSlot& slot, uint64_t offset,
   return pinned_.bytes().subspan(slot.offset + offset, size_bytes);
 }
 
-Status StagingRing::AwaitDone(const DeviceEvent& event) const {
-  LMDBIO_TRY_VOID(AwaitEvent(event, Clock::time_point::max(), [this] { return CheckGoingOn(); }));
-  return {};
-}
-
-Status StagingRing::CheckGoingOn() const {
-  if (is_stopped_.load()) {
-    return Fail(ErrorCode::kPeerFailed, "this rank has closed its synchronizer");
-  }
-  return parts_.health.Check();
-}
-
 Result<bool> StagingRing::IsIdle() const {
   LMDBIO_TRY(const bool is_out, out_.IsDone());
   if (!is_out) return false;
   return in_.IsDone();
-}
-
-Status StagingRing::AwaitAll() const {
-  LMDBIO_TRY_VOID(LookUntil([this] { return IsIdle(); }, Clock::time_point::max(),
-                            [this] { return CheckGoingOn(); }));
-  return {};
-}
-
-bool StagingRing::Drain(Clock::time_point until) const {
-  const auto drained = LookUntil([this] { return IsIdle(); }, until, {});
-  return drained && *drained;
 }
 
 }  // namespace lmdbio::sync

@@ -13,8 +13,6 @@
 #ifndef LMDBIO_SYNC_ON_DEVICE_STAGING_RING_H_
 #define LMDBIO_SYNC_ON_DEVICE_STAGING_RING_H_
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,30 +22,12 @@
 #include "lmdbio/base/types.h"
 #include "lmdbio/device/device.h"
 #include "lmdbio/kernels/device_kernels.h"
-#include "lmdbio/ranks/health/health.h"
 #include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/on_device/device_waits.h"
 #include "lmdbio/sync/on_device/event_pool.h"
-#include "lmdbio/sync/on_device/staged_chunks.h"
+#include "lmdbio/sync/on_device/staged_work.h"
 
 namespace lmdbio::sync {
-
-struct StagedTensor {
-  device::DeviceSpan input;   // empty: the host gets zeros
-  device::DeviceSpan output;  // empty: the result is not copied in
-  EventPtr ready;             // the input is there and the output is free; null: they are
-};
-
-struct StagedWork {
-  std::vector<StagedTensor> tensors;  // those of `chunks`
-  StagedChunks chunks;                // of StagingRing::chunk_bytes()
-  DataType type = DataType::kFloat32;
-  double prescale = 1;  // of the inputs, in the copy
-};
-
-struct StagedResult {
-  CallOutcome outcome = CallOutcome::kDone;
-  EventPtr is_in;  // kDone: the outputs are written; else null
-};
 
 // A call of the host with the values of a chunk, which it replaces by the result.
 using ChunkCall = std::function<Result<CallOutcome>(MutableBytes values, uint64_t chunk)>;
@@ -66,16 +46,16 @@ struct StagingParts {
   device::Device& gpu;
   const kernels::DeviceKernels* packer;  // null: one copy for each part of a tensor
   EventPool& events;
-  ranks::Health& health;  // checked in each wait
+  const DeviceWaits& waits;
 };
 
-// Threads: one at a time, except Stop.
+// Threads: one at a time.
 class StagingRing {
  public:
   static constexpr uint64_t kSlotsMax = 4;
 
   // Pins the memory, and divides it into up to kSlotsMax slots.
-  // memory       outlives the ring, and all work of its streams (Drain)
+  // memory       outlives the ring, and all work of its streams
   // chunk_bytes  [a multiple of 64, > 0, <= memory]
   // Errors: kResourceExhausted  the device is out of memory, or the host refuses to pin
   //         and as Device::Pin, Device::MakeStream
@@ -90,23 +70,11 @@ class StagingRing {
 
   // Makes the call for each chunk in turn. Returns when the last result is enqueued.
   // kDeclined: no output is written. The first call decides; the others must be kDone, too.
-  // Errors: those of the call, and of the health; kPeerFailed after Stop
-  //         kInternal  the driver fails, by its own name of the reason
-  //         After an error work may be under way: Drain
+  // Errors: those of the call, and as DeviceWaits::AwaitDone. After an error work may be under way.
   Result<StagedResult> Run(const StagedWork& work, const ChunkCall& call);
 
-  // Waits for an event of a stream, as StagedResult::is_in.
-  // Errors: as Run
-  Status AwaitDone(const device::DeviceEvent& event) const;
-
-  // Ends each wait within ranks::kHealthNap, now and later. Threads: any
-  void Stop() { is_stopped_.store(true); }
-  // Waits for all work.
-  // Errors: as Run
-  Status AwaitAll() const;
-  // The same without the health, and not for longer. False: not done at `until`, or unknown because
-  // the driver fails. Then all that the work uses must stay.
-  bool Drain(std::chrono::steady_clock::time_point until) const;
+  // Whether all work is done. Errors: as DeviceStream::IsDone
+  Result<bool> IsIdle() const;
 
   const StagingCounters& counters() const { return counters_; }
 
@@ -116,8 +84,6 @@ class StagingRing {
     device::DeviceEvent is_out;
     device::DeviceEvent is_in;
   };
-  enum class CopyWay : uint8_t { kOut, kIn };
-
   StagingRing(const StagingParts& parts, device::PinnedBytes pinned, device::DeviceStream out,
               device::DeviceStream in, uint64_t chunk_bytes);
 
@@ -126,8 +92,6 @@ class StagingRing {
   Status StartIn(const StagedWork& work, uint64_t chunk, StagingSlot& slot);
   Status Move(CopyWay way, const StagedWork& work, uint64_t chunk, const StagingSlot& slot);
   MutableBytes BytesOf(const StagingSlot& slot, uint64_t offset, uint64_t size_bytes) const;
-  Result<bool> IsIdle() const;
-  Status CheckGoingOn() const;
 
   const StagingParts parts_;
   const uint64_t chunk_bytes_;
@@ -137,7 +101,6 @@ class StagingRing {
   std::vector<StagingSlot> slots_;
   size_t next_slot_ = 0;
   StagingCounters counters_;
-  std::atomic<bool> is_stopped_{false};
 };
 
 }  // namespace lmdbio::sync

@@ -10,6 +10,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/sync/over_device/event_wait.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -59,8 +60,8 @@ Result<std::unique_ptr<SyncDevice>> SyncDevice::Open(int ordinal,
   if (kernels) {
     opened->kernels_ = std::move(*kernels);
   } else if (kernels.error().code() == ErrorCode::kUnsupported) {
-    opened->note_ =
-        fmt::format("{}; tensors there are packed by one copy each", kernels.error().message());
+    opened->notes_.push_back(
+        fmt::format("{}; tensors there are packed by one copy each", kernels.error().message()));
   } else {
     return Fail(std::move(kernels).error());
   }
@@ -82,9 +83,52 @@ Status SyncDevice::MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::He
   }
   const uint64_t chunk_bytes =
       AlignDown(std::clamp(ample_bytes, kChunkBytesMin, kChunkBytesMax), kCacheLineBytes);
-  LMDBIO_TRY(ring_, StagingRing::Make({*device_, kernels_.get(), *events_, health},
+  waits_ = std::make_unique<DeviceWaits>(health);
+  LMDBIO_TRY(ring_, StagingRing::Make({*device_, kernels_.get(), *events_, *waits_},
                                       memory.first(kStagingBytes), chunk_bytes));
   return {};
+}
+
+Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
+                             const DeviceCollectiveOptions& options) {
+  LMDBIO_TRY(collectives_,
+             DeviceCollectives::Make(group,
+                                     {.gpu = *device_,
+                                      .kernels = kernels_.get(),
+                                      .meetings = meetings,
+                                      .check = [waits = waits_.get()] { return waits->Check(); }},
+                                     options, notes_));
+  if (collectives_ == nullptr) return {};
+  LMDBIO_TRY(arena_, ArenaMover::Make({*device_, *kernels_, *events_}, collectives_->arena()));
+  return {};
+}
+
+Status SyncDevice::AwaitAll() const {
+  return waits_->AwaitIdle([this] { return IsIdle(); });
+}
+
+bool SyncDevice::Drain(std::chrono::steady_clock::time_point until) const {
+  const Result<bool> is_drained = LookUntil([this] { return IsIdle(); }, until, {});
+  return is_drained && *is_drained;
+}
+
+Result<bool> SyncDevice::IsIdle() const {
+  LMDBIO_TRY(const bool is_ring_idle, ring_->IsIdle());
+  if (!is_ring_idle || arena_ == nullptr) return is_ring_idle;
+  return arena_->IsIdle();
+}
+
+Status SyncDevice::LeaveInPeace() {
+  return collectives_ != nullptr ? collectives_->LeaveInPeace() : Status();
+}
+
+void SyncDevice::Stop() {
+  waits_->Stop();
+  Poison();
+}
+
+void SyncDevice::Poison() {
+  if (collectives_ != nullptr) collectives_->Poison();
 }
 
 // Memory that only looks like that of this GPU is refused with the name of its tensor, by Enter.
@@ -147,12 +191,14 @@ Result<EventPtr> SyncDevice::Enter(const Request& request, const DeviceTensor& t
   return EventPtr(ready);
 }
 
-std::string SyncDevice::Description() const {
+std::vector<std::string> SyncDevice::Description() const {
   const device::DeviceFacts& facts = device_->facts();
-  return fmt::format(
+  std::vector<std::string> lines = {fmt::format(
       "GPU {} ({}): tensors pass through {} chunks of {} bytes of pinned memory, packed by {}",
       facts.ordinal, facts.name, ring_->slot_count(), ring_->chunk_bytes(),
-      kernels_ != nullptr ? "kernels" : "one copy each");
+      kernels_ != nullptr ? "kernels" : "one copy each")};
+  if (collectives_ != nullptr) lines.push_back(collectives_->Description());
+  return lines;
 }
 
 void SyncDevice::KeepOwnMemory() {
@@ -161,7 +207,10 @@ void SyncDevice::KeepOwnMemory() {
 }
 
 void SyncDevice::KeepAll() {
+  KeepForever(std::move(arena_));
+  KeepForever(std::move(collectives_));
   KeepForever(std::move(ring_));
+  KeepForever(std::move(waits_));
   KeepForever(std::move(own_memory_));
   KeepForever(std::move(events_));
   KeepForever(std::move(kernels_));

@@ -1,26 +1,33 @@
 // lmdbio/sync/on_device/sync_device.h - the GPU of a synchronizer.
 //
-// Threads of the program have their tensors checked here, and the helper thread moves the values of
-// tensors through the ring.
+// Threads of the program have their tensors checked here. The helper thread moves the values of
+// tensors through the ring, or through the arena if the ranks reduce on their GPUs.
 //
-// Source: docs/device_sync.md.
+// Source: docs/device_sync.md, docs/device_collectives.md.
 #ifndef LMDBIO_SYNC_ON_DEVICE_SYNC_DEVICE_H_
 #define LMDBIO_SYNC_ON_DEVICE_SYNC_DEVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/device/device.h"
 #include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/kernels/kernel_image.h"
+#include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/health/health.h"
+#include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/on_device/arena_mover.h"
 #include "lmdbio/sync/on_device/device_tensor.h"
+#include "lmdbio/sync/on_device/device_waits.h"
 #include "lmdbio/sync/on_device/event_pool.h"
 #include "lmdbio/sync/on_device/staging_ring.h"
+#include "lmdbio/sync/over_device/device_collectives.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
@@ -31,7 +38,7 @@ struct TensorUse {
   bool has_output = false;
 };
 
-// Threads: any, except MakeRing, ring, KeepAll, KeepOwnMemory and the destructor.
+// Threads: any, except those of the helper thread, and what makes and ends the object.
 class SyncDevice {
  public:
   // The size of the pinned memory, and the bounds of a chunk in it.
@@ -40,7 +47,7 @@ class SyncDevice {
   static constexpr uint64_t kChunkBytesMax = kStagingBytes / StagingRing::kSlotsMax;
 
   // Opens the driver and the GPU, and loads the kernels. If there are none for it, tensors are
-  // packed by one copy each, and `note` has the reason.
+  // packed by one copy each, and a note has the reason.
   // ordinal  [>= 0]
   // Errors: as device::SystemDriver, device::Device::Open and kernels::DeviceKernels::Load
   static Result<std::unique_ptr<SyncDevice>> Open(
@@ -49,14 +56,41 @@ class SyncDevice {
   // Pins memory for the ring. Once.
   // memory       [kStagingBytes] outlives this; too little: memory of this object
   // ample_bytes  Collectives::ample_bytes, the size of a chunk within the bounds above
-  // health       outlives this
+  // health       outlives this; checked in each wait
   // Errors: kResourceExhausted  no memory, or the host refuses to pin it
   //         and as StagingRing::Make
   Status MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::Health& health);
   bool has_ring() const { return ring_ != nullptr; }
-  // Requires: has_ring
+  // Collective over `group`. Makes the arena, if the ranks can reduce on their GPUs. Once, after
+  // MakeRing.
+  // meetings  of the same ranks; outlive this
+  // Errors: as DeviceCollectives::Make and ArenaMover::Make
+  Status MakeArena(ranks::Group& group, Collectives& meetings,
+                   const DeviceCollectiveOptions& options);
+
+  // --- Of the helper thread. Requires: has_ring
   StagingRing& ring() { return *ring_; }
   const StagingRing& ring() const { return *ring_; }
+  const DeviceWaits& waits() const { return *waits_; }
+  // Null: values pass through the ring. Else collectives() are those of the arena.
+  ArenaMover* arena() { return arena_.get(); }
+  const ArenaMover* arena() const { return arena_.get(); }
+  DeviceCollectives& collectives() { return *collectives_; }
+  // Waits for all work of the ring and the arena.
+  // Errors: as DeviceWaits::AwaitDone
+  Status AwaitAll() const;
+  // The same without the health, and not for longer. False: not done at `until`, or unknown because
+  // the driver fails. Then all that the work uses must stay.
+  bool Drain(std::chrono::steady_clock::time_point until) const;
+  // Collective: the ranks are done with the arenas of the others. Requires: AwaitAll
+  // Errors: as DeviceCollectives::LeaveInPeace
+  Status LeaveInPeace();
+
+  // --- Of any thread. Requires: has_ring
+  // Ends each wait of the helper thread soon, now and later.
+  void Stop();
+  // After a failure of any rank: streams do not wait for others any more.
+  void Poison();
 
   // The memory behind a pointer of the program. Managed memory and that of other GPUs is kDevice,
   // too, and Enter refuses it.
@@ -73,17 +107,17 @@ class SyncDevice {
   Result<EventPtr> Enter(const Request& request, const DeviceTensor& tensor,
                          const TensorUse& use) const;
 
-  // The GPU, the ring, and how tensors are packed.
-  std::string Description() const;
+  // The GPU, the ring, how tensors are packed, and the arena, as lines.
+  std::vector<std::string> Description() const;
   // Whether the GPU still works, as far as calls of any thread have shown.
   // Errors: kInternal  the driver's name for the reason
   Status Check() const { return device_->context()->CheckUsable(); }
 
-  // Why there are no kernels; "": there are.
-  const std::string& note() const { return note_; }
+  // A line for each thing that is not as wanted.
+  const std::vector<std::string>& notes() const { return notes_; }
 
-  // The GPU may still use the pinned memory: it lives until the process ends, with all that uses it
-  // and belongs to this object.
+  // The GPU may still use the pinned memory and the arena: they live until the process ends, with
+  // all that uses them and belongs to this object.
   void KeepAll();
   // The GPU is done, but others may still write to the memory of this object: it lives until the
   // process ends.
@@ -92,12 +126,18 @@ class SyncDevice {
  private:
   SyncDevice() = default;
 
+  Result<bool> IsIdle() const;
+
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<kernels::DeviceKernels> kernels_;  // null: one copy each
-  std::string note_;
+  std::vector<std::string> notes_;
   std::unique_ptr<EventPool> events_;
+  std::unique_ptr<DeviceWaits> waits_;
   std::unique_ptr<std::byte[]> own_memory_;
-  std::unique_ptr<StagingRing> ring_;  // last: it uses all of the above
+  // Those below use all of the above.
+  std::unique_ptr<StagingRing> ring_;
+  std::unique_ptr<DeviceCollectives> collectives_;  // null: the ranks do not reduce on their GPUs
+  std::unique_ptr<ArenaMover> arena_;               // null as collectives_
 };
 
 }  // namespace lmdbio::sync

@@ -119,8 +119,8 @@ DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, DeviceA
 
 // Work of this rank may still use the arenas of others, and theirs may use this one.
 DeviceCollectives::~DeviceCollectives() {
-  if (has_left_) return;
-  KeepForever(std::move(order_));
+  if (has_left_ || parts_.meetings.size() == 1) return;
+  KeepShared(order_);
   KeepForever(std::move(arena_));
 }
 

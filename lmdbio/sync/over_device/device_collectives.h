@@ -62,7 +62,9 @@ class DeviceCollectives {
                                                          const DeviceCollectiveParts& parts,
                                                          const DeviceCollectiveOptions& options,
                                                          std::vector<std::string>& notes);
-  // Without LeaveInPeace before, the memory stays until the process ends.
+  // Without LeaveInPeace before, the memory stays until the process ends, unless no other rank has
+  // mapped it.
+  // Requires: all work on streams that uses the arena of a rank alone is done
   ~DeviceCollectives();
   DeviceCollectives(const DeviceCollectives&) = delete;
   DeviceCollectives& operator=(const DeviceCollectives&) = delete;
@@ -72,7 +74,8 @@ class DeviceCollectives {
 
   // Collective. The values of every rank become the reduction of all of them, with the bits of
   // Collectives::AllReduce on one host. Returns when this rank's work is enqueued on `stream`:
-  // behind what is there already, and what follows there sees the result.
+  // behind what is there already, and what follows there sees the result. It is void if a rank
+  // fails before it is computed: ask StreamOrder::is_void when that work is done.
   // values, reduction  the same on every rank
   // stream  of `gpu`; its work follows that of the streams of all earlier calls
   // Returns: kDeclined  no arena has changed
@@ -88,6 +91,10 @@ class DeviceCollectives {
   // After a failure of any rank: no work on a stream waits for another rank any more, as far as the
   // order can do that. Threads: any
   void Poison() { order_->Poison(); }
+
+  // Tells whether a result that was enqueued has become void. Threads: any
+  // Lifetime: may outlive the collectives
+  const std::shared_ptr<StreamOrder>& order() const { return order_; }
 
   // Collective, after the last call: unmaps the memory of others, and meets them.
   // Requires: all work on streams that uses an arena is done
@@ -111,7 +118,7 @@ class DeviceCollectives {
 
   const DeviceCollectiveParts parts_;
   DeviceArena arena_;
-  std::unique_ptr<StreamOrder> order_;
+  const std::shared_ptr<StreamOrder> order_;
   const std::vector<int> leaders_;  // ascending; the lowest rank of each GPU
   bool has_left_ = false;
 };

@@ -8,6 +8,7 @@
 //   done   A leader records the next one after the first meeting of the next call. A rank comes to
 //          that meeting when it has enqueued its waits for this one.
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -63,8 +64,9 @@ class EventOrder final : public StreamOrder {
     return {};
   }
 
-  // Nothing but its own work completes a record.
-  void Poison() override {}
+  // Nothing but its own work completes a record, as far as is known.
+  void Poison() override { is_void_.store(true); }
+  bool is_void() const override { return is_void_.load(); }
 
   void CloseOthers() override { others_.clear(); }
 
@@ -78,6 +80,7 @@ class EventOrder final : public StreamOrder {
   const int rank_;
   RankEvents own_;
   std::vector<RankEvents> others_;  // by rank
+  std::atomic<bool> is_void_{false};
 };
 
 Result<RankEvents> MakeEvents(device::Device& gpu) {

@@ -29,6 +29,7 @@ class HostOrder final : public StreamOrder {
 
   Status Await(OrderPoint, std::span<const int>, DeviceStream&) override { return {}; }
   void Poison() override {}
+  bool is_void() const override { return false; }  // no stream goes on without others
   void CloseOthers() override {}
 
  private:

@@ -2,6 +2,7 @@
 //
 //   offset 128 r       rank r, "ready": its mark, and the count that it has announced
 //   offset 128 r + 64  rank r, "done": the same
+//   offset 128 P       behind those of P ranks: 1 in place of the count, if marks are poisoned
 //
 // A mark counts the announcements of its owner. A stream of the owner raises it. The host of the
 // owner stores the count beside it when the raise is enqueued, and before it meets the others. So a
@@ -46,17 +47,18 @@ struct RankMark {
 class MarkOrder final : public StreamOrder {
  public:
   // Errors: as DeviceMark::In
-  static Result<std::unique_ptr<StreamOrder>> Make(int rank,
+  static Result<std::unique_ptr<StreamOrder>> Make(int rank, int rank_count,
                                                    std::unique_ptr<ranks::SharedMemory> memory,
                                                    PinnedBytes pinned) {
     std::vector<RankMark> marks;
+    const size_t count = static_cast<size_t>(rank_count) * kPoints;
     auto* const lines = std::launder(reinterpret_cast<MarkLine*>(memory->bytes().data()));
-    for (size_t i = 0; i < memory->bytes().size() / sizeof(MarkLine); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       LMDBIO_TRY(const DeviceMark mark, DeviceMark::In(pinned, i * sizeof(MarkLine)));
       marks.push_back({mark, &lines[i].announced});
     }
-    return std::unique_ptr<StreamOrder>(
-        new MarkOrder(rank, std::move(memory), std::move(pinned), std::move(marks)));
+    return std::unique_ptr<StreamOrder>(new MarkOrder(rank, std::move(memory), std::move(pinned),
+                                                      std::move(marks), lines[count].announced));
   }
 
   OrderKind kind() const override { return OrderKind::kMark; }
@@ -83,19 +85,24 @@ class MarkOrder final : public StreamOrder {
 
   // A raise of a rank that still works may follow, and take the poison away. But it raises to the
   // last count that was announced, and no stream waits for more.
+  // Who sees that a wait has ended by it also sees `is_void_`.
   void Poison() override {
+    is_void_.store(1);
     for (const RankMark& one : marks_) one.mark.Poison();
   }
+
+  bool is_void() const override { return is_void_.load() != 0; }
 
   void CloseOthers() override {}
 
  private:
   MarkOrder(int rank, std::unique_ptr<ranks::SharedMemory> memory, PinnedBytes pinned,
-            std::vector<RankMark> marks)
+            std::vector<RankMark> marks, std::atomic<uint64_t>& is_void)
       : rank_(rank),
         memory_(std::move(memory)),
         pinned_(std::move(pinned)),
-        marks_(std::move(marks)) {}
+        marks_(std::move(marks)),
+        is_void_(is_void) {}
 
   const RankMark& MarkOf(int rank, OrderPoint point) const {
     return marks_[static_cast<size_t>(rank) * kPoints + static_cast<size_t>(point)];
@@ -105,6 +112,7 @@ class MarkOrder final : public StreamOrder {
   const std::unique_ptr<ranks::SharedMemory> memory_;
   const PinnedBytes pinned_;  // of memory_, so it is given back first
   const std::vector<RankMark> marks_;
+  std::atomic<uint64_t>& is_void_;  // in memory_
 };
 
 }  // namespace
@@ -119,11 +127,11 @@ Result<std::unique_ptr<StreamOrder>> MakeMarkOrder(ranks::Group& group, device::
   }
   LMDBIO_TRY_VOID(AgreeOnSupport(group, std::move(able)));
   // Whole pages of their own, because a page can be pinned once only.
-  const uint64_t size_bytes =
-      AlignUp(static_cast<uint64_t>(group.size()) * kPoints * sizeof(MarkLine), MemoryPageBytes());
+  const uint64_t size_bytes = AlignUp(
+      (static_cast<uint64_t>(group.size()) * kPoints + 1) * sizeof(MarkLine), MemoryPageBytes());
   LMDBIO_TRY(auto memory, group.AllocateShared(size_bytes));
   LMDBIO_TRY(PinnedBytes pinned, ForAllOrNone(group, gpu.Pin(memory->bytes())));
-  return MarkOrder::Make(group.rank(), std::move(memory), std::move(pinned));
+  return MarkOrder::Make(group.rank(), group.size(), std::move(memory), std::move(pinned));
 }
 
 }  // namespace lmdbio::sync

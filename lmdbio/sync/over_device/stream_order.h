@@ -29,7 +29,7 @@ Result<OrderKind> ParseOrder(std::string_view name);
 
 enum class OrderPoint : uint8_t { kReady, kDone };
 
-// Threads: one at a time, except Poison.
+// Threads: one at a time, except Poison and is_void.
 class StreamOrder {
  public:
   virtual ~StreamOrder() = default;
@@ -50,6 +50,10 @@ class StreamOrder {
   // After a failure of a rank: no stream waits for an announcement any more, as far as the order
   // can do that. Threads: any
   virtual void Poison() = 0;
+  // Whether work that has awaited others may have gone on without them, because a rank has called
+  // Poison. Ask it when that work is done: then its results are right if this is false. In kEvent
+  // it is known of this rank alone. Threads: any
+  virtual bool is_void() const = 0;
 
   // Gives back what other ranks have made, before those ranks free it.
   virtual void CloseOthers() = 0;

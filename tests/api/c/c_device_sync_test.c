@@ -85,13 +85,19 @@ static void expect_words(const char* message, const char* word) {
   ++c_check_failures;
 }
 
-static lmdbio_sync* open_sync(uint32_t device) {
+static lmdbio_sync* open_sync_for(uint32_t device, const char* collective) {
   lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
   options.device = device;
+  options.device_collective = collective;
+  options.device_order = "host";
+  options.device_buffer_bytes = SIZE_BYTES;
   lmdbio_sync* sync = NULL;
   CHECK_STATUS(LMDBIO_OK, lmdbio_sync_open(&options, &sync), lmdbio_sync_message(sync));
   return sync;
 }
+
+/* Values pass through the host. */
+static lmdbio_sync* open_sync(uint32_t device) { return open_sync_for(device, "staged"); }
 
 static lmdbio_sync_request request_of(const char* name, uint64_t address, int memory) {
   lmdbio_sync_request request = LMDBIO_SYNC_REQUEST_INIT;
@@ -154,6 +160,34 @@ static void test_sums(void) {
   CHECK(lmdbio_sync_get_options(sync, &text) == LMDBIO_OK);
   expect_words(text, "\"device\":1");
   CHECK(lmdbio_sync_shutdown(sync) == LMDBIO_OK);
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+}
+
+/* In the memory of the GPU, or through the host in a library without kernels. */
+static void test_arena(void) {
+  lmdbio_sync* sync = open_sync_for(1, NULL);
+  const uint64_t memory = allocate();
+  fill(memory, 0x3F);
+  const lmdbio_sync_request request = request_of("a", memory, LMDBIO_MEMORY_DEVICE);
+  lmdbio_sync_op* op = submit(sync, &request);
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_op_wait_on(op, stream), lmdbio_sync_op_message(op));
+  CHECK(has(memory, 2 * float_of(0x3F)));
+  CHECK(lmdbio_sync_op_close(op) == LMDBIO_OK);
+  const lmdbio_sync_counters* counters = NULL;
+  CHECK(lmdbio_sync_get_counters(sync, &counters) == LMDBIO_OK);
+  CHECK(counters->device_reduced_count + counters->device_tensor_count == 1);
+  CHECK(counters->device_reduced_bytes == counters->device_reduced_count * SIZE_BYTES);
+  CHECK(counters->device_copy_count == 2);
+  const char* text = NULL;
+  CHECK(lmdbio_sync_get_options(sync, &text) == LMDBIO_OK);
+  expect_words(text, "\"device_order\":\"host\"");
+  CHECK(lmdbio_sync_shutdown(sync) == LMDBIO_OK);
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.device = 1;
+  options.device_order = "luck";
+  CHECK(lmdbio_sync_open(&options, &sync) == LMDBIO_INVALID_ARGUMENT);
+  expect_words(lmdbio_sync_message(sync), "device_order: 'luck' is unknown");
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
@@ -313,6 +347,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "none") == 0) return test_without_driver();
   open_driver();
   test_sums();
+  test_arena();
   test_other_operations();
   test_graph();
   test_request_of_0_1_0();

@@ -52,7 +52,7 @@ class DeviceSyncTest(unittest.TestCase):
         self.driver = Driver()
 
     def test_sums_and_counters(self):
-        with lmdbio.sync.Synchronizer(device=1) as sync:
+        with lmdbio.sync.Synchronizer(device=1, device_collective="staged") as sync:
             for memory in ("device", "ask"):
                 address = self.driver.allocate()
                 operation = sync.submit("a", address, (COUNT,), "float32", None, postscale=2.0,
@@ -71,8 +71,20 @@ class DeviceSyncTest(unittest.TestCase):
             sync.allreduce("h", values, postscale=3.0).wait_on(None)
             np.testing.assert_array_equal(values, np.full(5, 3, np.float32))
 
+    def test_sums_in_the_memory_of_the_gpu(self):
+        with lmdbio.sync.Synchronizer(device=1, device_buffer_bytes=4 * COUNT) as sync:
+            address = self.driver.allocate()
+            sync.submit("a", address, (COUNT,), "float32", None, postscale=2.0, memory="device",
+                        stream=self.driver.stream.value).wait_on(self.driver.stream.value)
+            np.testing.assert_array_equal(self.driver.read(address), 2 * FILLED)
+            counters = sync.counters()
+        # A library without kernels copies the values to the host.
+        reduced = counters["device_reduced_count"]
+        self.assertEqual(reduced + counters["device_tensor_count"], 1)
+        self.assertEqual(counters["device_reduced_bytes"], reduced * 4 * COUNT)
+
     def test_results_are_on_the_host(self):
-        with lmdbio.sync.Synchronizer(device=1) as sync:
+        with lmdbio.sync.Synchronizer(device=1, device_buffer_bytes=4 * COUNT) as sync:
             operation = sync.submit("a", self.driver.allocate(), (COUNT,), "float32", None,
                                     operation="allgather", memory="device",
                                     stream=self.driver.stream.value)

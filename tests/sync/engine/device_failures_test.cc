@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/kernels/kernel_image.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/device_job.h"
 
@@ -21,6 +22,7 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using device::DeviceMemory;
 using test::DeviceJob;
 using test::EmulatedGpu;
@@ -99,20 +101,28 @@ TEST_CASE("Either all ranks have a GPU, or none has", "[device_failures]") {
 }
 
 TEST_CASE("Create fails on every rank if one can make no part of its GPU", "[device_failures]") {
+  const auto collective = GENERATE("staged", "auto");
   for (const char* const name : {"cuDevicePrimaryCtxRetain", "cuMemHostRegister",
-                                 "cuStreamCreateWithPriority", "cuEventCreate"}) {
+                                 "cuStreamCreateWithPriority", "cuEventCreate", "cuMemAlloc"}) {
+    const bool makes_arena = collective == "auto"s && !kernels::BuiltInKernels().bytes.empty();
+    if (name == "cuMemAlloc"s && !makes_arena) continue;
     INFO(name);
     const EmulatedGpu gpu;
     gpu->FailCall(name, 2, device::driver_code::kOutOfMemory);
     std::atomic<int> exhausted{0};
-    CHECK(FindingsOfCreate([](SyncOptions& options, int) { options.device = 1; },
-                           [&](const Error& error, int) {
-                             if (Has(error, ErrorCode::kResourceExhausted, name)) {
-                               ++exhausted;
-                               return true;
-                             }
-                             return Has(error, ErrorCode::kPeerFailed, name);
-                           }) == std::vector<std::string>());
+    CHECK(FindingsOfCreate(
+              [&](SyncOptions& options, int) {
+                options.device = 1;
+                options.device_collective = collective;
+                options.device_buffer_bytes = 1000;
+              },
+              [&](const Error& error, int) {
+                if (Has(error, ErrorCode::kResourceExhausted, name)) {
+                  ++exhausted;
+                  return true;
+                }
+                return Has(error, ErrorCode::kPeerFailed, name);
+              }) == std::vector<std::string>());
     CHECK(exhausted == 1);
     CHECK(gpu->Objects().total() == 0);
   }
@@ -204,13 +214,16 @@ TEST_CASE("A tensor that is on a GPU on some ranks alone fails on all, and the r
 
 // Each rank has a GPU of its own, so that one of them can fail.
 struct TwoGpus {
-  explicit TwoGpus(uint64_t seed = 1) : gpu(seed) {}
+  explicit TwoGpus(uint64_t seed = 1, const char* its_collective = "staged")
+      : gpu(seed), collective(its_collective) {}
 
   using Body = std::function<void(Synchronizer& synchronizer, ProgramOnDevice& program)>;
   void Run(const SyncOptions& usual, const Body& body) {
     ranks::RunAsThreads({.rank_count = 2}, [&](ranks::Group& group) {
       SyncOptions options = usual;
       options.device = static_cast<uint32_t>(group.rank()) + 1;
+      options.device_collective = collective;
+      options.device_buffer_bytes = 100'000;
       SyncParts parts;
       parts.log = [this, rank = group.rank()](const std::string& line) { notes.Add(rank, line); };
       auto synchronizer = Good(Synchronizer::Create(group, options, std::move(parts)));
@@ -221,6 +234,7 @@ struct TwoGpus {
   }
 
   EmulatedGpu gpu;
+  std::string collective;
   Findings wrong;
   Findings notes;
 };
@@ -229,10 +243,11 @@ TEST_CASE("A fault of the program's own work ends the rank with the driver's nam
           "[device_failures]") {
   // The fault may be found before this rank has submitted the tensor, or after that.
   const bool is_found_before = GENERATE(false, true);
-  CAPTURE(is_found_before);
+  const auto collective = GENERATE("staged", "auto");
+  CAPTURE(is_found_before, collective);
   SyncOptions options;
   options.stall_limit = 20s;  // and not 10 minutes, if nobody tells the others
-  TwoGpus two;
+  TwoGpus two(1, collective);
   two.Run(options, [&](Synchronizer& synchronizer, ProgramOnDevice& program) {
     const int rank = synchronizer.rank();
     const DeviceMemory memory = program.Allocate(400);
@@ -262,9 +277,11 @@ TEST_CASE("A fault of the program's own work ends the rank with the driver's nam
 
 TEST_CASE("A call of the driver that fails in a bucket is told with the bucket",
           "[device_failures]") {
+  const auto collective = GENERATE("staged", "auto");
   int met = 0;
   for (const char* const name : {"cuLaunchKernel", "cuMemcpyDtoHAsync"}) {
     DeviceJob job(1);
+    job.options.device_collective = collective;
     job.RunAndLeave([&](Synchronizer& synchronizer) {
       ProgramOnDevice program(job.gpu.Open());
       const DeviceMemory memory = program.Allocate(400);
@@ -291,6 +308,7 @@ TEST_CASE("A call of the driver that fails in a bucket is told with the bucket",
 
 TEST_CASE("A fault after the operation was enqueued is told by its handle", "[device_failures]") {
   DeviceJob job(1);
+  job.options.device_collective = GENERATE("staged", "auto");
   job.RunAndLeave([&](Synchronizer& synchronizer) {
     ProgramOnDevice program(job.gpu.Open());
     const DeviceMemory memory = program.Allocate(400);
@@ -326,7 +344,7 @@ TEST_CASE("A captured stream, and one of another GPU, cannot wait for a tensor",
 
 TEST_CASE("A stream that is never done is reported by name, and fails all ranks in the end",
           "[device_failures]") {
-  TwoGpus two;
+  TwoGpus two(1, GENERATE("staged", "auto"));
   SyncOptions options;
   options.stall_report = 300ms;
   options.stall_limit = 1500ms;
@@ -354,6 +372,7 @@ TEST_CASE("A stream that is never done is reported by name, and fails all ranks 
 TEST_CASE("Closing ends a wait for a stream, and keeps the memory that the GPU still uses",
           "[device_failures]") {
   DeviceJob job(1);
+  job.options.device_collective = GENERATE("staged", "auto");
   const size_t kept = KeptCount();
   std::unique_ptr<EndlessWork> endless;
   job.RunAndLeave([&](Synchronizer&) {});
@@ -402,9 +421,13 @@ TEST_CASE("No copy goes on after an operation has failed", "[device_failures]") 
 // Rank 1 is not ready, and leaves while rank 0 waits for it.
 TEST_CASE("A peer that leaves fails the tensors of the others, whose GPUs still work",
           "[device_failures]") {
+  const auto collective = GENERATE("staged", "auto");
+  const bool is_reduced = collective == "auto"s && !kernels::BuiltInKernels().bytes.empty();
+  const char* const first_copy = is_reduced ? "cuMemcpyDtoDAsync" : "cuMemcpyDtoHAsync";
+  const uint64_t copies = is_reduced ? 2 : 8;
   for (uint64_t seed = 1; seed <= test::SeedCount(2); ++seed) {
     INFO("seed " << seed);
-    TwoGpus two(seed);
+    TwoGpus two(seed, collective);
     std::unique_ptr<EndlessWork> endless;
     std::vector<DeviceMemory> kept;
     two.Run({}, [&](Synchronizer& synchronizer, ProgramOnDevice& program) {
@@ -414,7 +437,7 @@ TEST_CASE("A peer that leaves fails the tensors of the others, whose GPUs still 
         kept.push_back(program.Allocate(8 << 20));
         const Handle handle =
             Good(synchronizer.Submit(SumOnDevice("w", program, kept.back(), 2 << 20)));
-        while (two.gpu->CallCount("cuMemcpyDtoHAsync") < 8) std::this_thread::yield();
+        while (two.gpu->CallCount(first_copy) < copies) std::this_thread::yield();
         return;
       }
       {
@@ -441,6 +464,7 @@ TEST_CASE("Closing ends a wait for the GPU without the health of the job", "[dev
   const auto group = ranks::SoloGroup();
   SyncOptions options;
   options.device = 1;
+  options.device_collective = "staged";
   SyncParts parts;
   parts.health = std::make_unique<ranks::SoloHealth>();
   auto synchronizer = Good(Synchronizer::Create(*group, options, std::move(parts)));

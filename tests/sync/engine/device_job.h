@@ -30,11 +30,14 @@ inline sync::Submission SumOnDevice(std::string name, ProgramOnDevice& program,
                   memory.begin(), memory.begin());
 }
 
-// All ranks use GPU 0, which they share.
+// All ranks use GPU 0, which they share. Their values pass through the host, unless a test has them
+// reduce on the GPU, in an arena that takes many pieces.
 struct DeviceJob : SyncJob {
   explicit DeviceJob(int rank_count, uint64_t seed = 1) : gpu(seed) {
     ranks.rank_count = rank_count;
     options.device = 1;
+    options.device_collective = "staged";
+    options.device_buffer_bytes = 100'000;
   }
 
   using OnDeviceBody = std::function<void(sync::Synchronizer&, ProgramOnDevice&)>;

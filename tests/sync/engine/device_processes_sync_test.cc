@@ -1,6 +1,7 @@
 // Goal: if a rank is killed or stopped at any step of a bucket on its GPU, the others fail within 5
 // s with its name, their streams are done, and their GPUs still work. Method: ranks are processes,
 // each with devices of its own; the stand-in kills a rank in a call of the driver.
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include "lmdbio/kernels/kernel_image.h"
 #include "tests/ranks/forked_ranks.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/sync/engine/device_job.h"
 
 namespace lmdbio::sync {
@@ -28,62 +30,125 @@ using test::SumOnDevice;
 
 constexpr double kSecondsMax = 5.0;
 constexpr int kRanks = 3;
-constexpr int kVictim = 1;
 
-// Iterates until it fails. Returns the error.
-Status TrainUntilItFails(Synchronizer& synchronizer, ProgramOnDevice& program, ForkedJob& job) {
-  std::vector<DeviceMemory> gradients;
-  for (int i = 0; i < 4; ++i) gradients.push_back(program.Allocate(400'000));
+// The sum of three floats whose bytes are kFilled.
+constexpr std::byte kFilled{0x3F};
+float SumOfFilled() {
+  const float one = std::bit_cast<float>(0x3F3F3F3F);
+  return one + one + one;
+}
+
+float ValueAt(device::DeviceAddress address) {
+  float value = 0;
+  if (!test::Control().Peek(&value, address.value, sizeof value)) return 0;
+  return value;
+}
+
+// Iterates until it fails. A wait that ends well finds the sum. Returns the error.
+// gradients  the program may still use them after a failure
+Status TrainUntilItFails(Synchronizer& synchronizer, ProgramOnDevice& program,
+                         const std::vector<DeviceMemory>& gradients, ForkedJob& job) {
   for (int iteration = 0;; ++iteration) {
     if (iteration == 8) job.SayReady();
     std::vector<Handle> handles;
     for (size_t i = 0; i < gradients.size(); ++i) {
+      LMDBIO_TRY_VOID(program.stream().Fill(gradients[i].begin(), kFilled, 400'000));
       LMDBIO_TRY(Handle handle, synchronizer.Submit(SumOnDevice(fmt::format("w{}", i), program,
                                                                 gradients[i], 100'000)));
       handles.push_back(std::move(handle));
     }
-    for (Handle& handle : handles) {
-      LMDBIO_TRY_VOID(handle.WaitOn(program.stream().native()));
-      LMDBIO_TRY_VOID(handle.Wait());
+    for (size_t i = 0; i < handles.size(); ++i) {
+      LMDBIO_TRY_VOID(handles[i].WaitOn(program.stream().native()));
+      LMDBIO_TRY_VOID(handles[i].Wait());
+      for (const uint64_t at : {0, 200'000, 399'996}) {
+        if (ValueAt(gradients[i].begin() + at) == SumOfFilled()) continue;
+        return Fail(ErrorCode::kCorruption, fmt::format("a wrong sum at byte {}", at));
+      }
     }
   }
 }
 
-std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& fault) {
-  if (group.rank() == kVictim && !fault.empty()) {
-    ::setenv("LMDBIO_EMULATED_GPU_FAULTS", fault.c_str(), 1);
+// How a rank ends, and how the ranks reduce.
+struct JobEnding {
+  int victim;
+  std::string fault;  // of the stand-in; "": the test sends a signal
+  std::string collective;
+  std::string order;
+};
+
+std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending) {
+  if (group.rank() == ending.victim && !ending.fault.empty()) {
+    ::setenv("LMDBIO_EMULATED_GPU_FAULTS", ending.fault.c_str(), 1);
   }
   SyncOptions options;
   options.device = 1;
+  options.device_collective = ending.collective;
+  options.device_order = ending.order;
+  options.device_buffer_bytes = 100'000;
   auto made = Synchronizer::Create(group, options, {});
   if (!made) return "Create: " + made.error().message();
   const auto driver = device::SystemDriver();
   if (!driver) return driver.error().message();
   ProgramOnDevice program(Good(device::Device::Open(0, **driver)));
+  std::vector<DeviceMemory> gradients;
+  for (int i = 0; i < 4; ++i) gradients.push_back(program.Allocate(400'000));
   const auto began = std::chrono::steady_clock::now();
-  const Status status = TrainUntilItFails(**made, program, job);
+  const Status status = TrainUntilItFails(**made, program, gradients, job);
   const double seconds =
-      fault.empty()
+      ending.fault.empty()
           ? job.SecondsSinceSignal()
           : std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::string wrong;
   if (status.error().code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
-  if (status.error().message().find(fmt::format("rank {}", kVictim)) == std::string::npos) {
+  if (status.error().message().find(fmt::format("rank {}", ending.victim)) == std::string::npos) {
     wrong += "does not name the rank; ";
   }
   // A victim of a fault dies at some time; only a signal has a known one.
-  if (group.rank() != kVictim && fault.empty() && (seconds < 0 || seconds > kSecondsMax)) {
+  if (group.rank() != ending.victim && ending.fault.empty() &&
+      (seconds < 0 || seconds > kSecondsMax)) {
     wrong += "late; ";
   }
-  const DeviceMemory memory = program.Allocate(64);
-  program.WriteLater(memory.begin(), "still works");
-  if (program.ReadNow(memory.begin(), 11) != "still works") wrong += "the GPU does not work; ";
+  // In the order `event` the stream of the program may wait for the dead rank for ever.
+  ProgramOnDevice another(Good(device::Device::Open(0, **driver)));
+  ProgramOnDevice& living = ending.order == "event" ? another : program;
+  const DeviceMemory memory = living.Allocate(64);
+  living.WriteLater(memory.begin(), "still works");
+  if (living.ReadNow(memory.begin(), 11) != "still works") wrong += "the GPU does not work; ";
   const auto closing = std::chrono::steady_clock::now();
   made->reset();
   if (std::chrono::steady_clock::now() - closing > 2s) wrong += "closing takes long; ";
   return wrong.empty()
              ? ""
              : fmt::format("{}after {:.2f} s: {}", wrong, seconds, status.error().message());
+}
+
+// The ranks of a job that starts now use the same devices.
+class SharedDevices {
+ public:
+  SharedDevices() { ::setenv("LMDBIO_EMULATED_GPU", (folder_.path() / "devices").c_str(), 1); }
+  ~SharedDevices() { ::unsetenv("LMDBIO_EMULATED_GPU"); }
+  SharedDevices(const SharedDevices&) = delete;
+  SharedDevices& operator=(const SharedDevices&) = delete;
+
+ private:
+  test::TempDir folder_;
+};
+
+// Runs a job for each of them, all at the same time.
+void CheckEndings(const std::vector<JobEnding>& endings) {
+  std::vector<std::unique_ptr<SharedDevices>> devices;
+  std::vector<std::unique_ptr<ForkedJob>> jobs;
+  for (const JobEnding& ending : endings) {
+    devices.push_back(std::make_unique<SharedDevices>());
+    auto& job = jobs.emplace_back(std::make_unique<ForkedJob>(kRanks, kRanks));
+    job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      CAPTURE(endings[i].fault, rank);
+      CHECK(jobs[i]->EndOf(rank) == (rank == endings[i].victim ? "killed" : ""));
+    }
+  }
 }
 
 TEST_CASE("A rank that is killed in any call of a bucket is named by the others",
@@ -96,31 +161,60 @@ TEST_CASE("A rank that is killed in any call of a bucket is named by the others"
     faults.emplace_back("cuLaunchKernel:1:kill");
     faults.emplace_back("cuLaunchKernel:6:kill");
   }
-  std::vector<std::unique_ptr<ForkedJob>> jobs;
+  std::vector<JobEnding> endings;
+  endings.reserve(faults.size());
+  for (const std::string& fault : faults)
+    endings.push_back({.victim = 1, .fault = fault, .collective = "staged", .order = "auto"});
+  CheckEndings(endings);
+}
+
+// The ranks share a GPU, and its file.
+TEST_CASE("A rank that is killed in any call of a reduction on the GPU is named by the others",
+          "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  const std::string order = GENERATE("host", "event", "mark");
+  const int victim = GENERATE(0, 2);
+  CAPTURE(order, victim);
+  std::vector<std::string> faults = {"cuEventRecord:9:kill",       "cuEventRecord:40:kill",
+                                     "cuStreamWaitEvent:5:kill",   "cuStreamWaitEvent:60:kill",
+                                     "cuMemcpyDtoDAsync:1:kill",   "cuMemcpyDtoDAsync:8:kill",
+                                     "cuStreamIsCapturing:17:kill"};
+  if (order == "host") faults.emplace_back("cuEventQuery:30:kill");
+  if (order == "mark") {
+    faults.emplace_back("cuStreamWriteValue64:3:kill");
+    faults.emplace_back("cuStreamBatchMemOp:3:kill");
+  }
+  if (victim == 0) {
+    faults.emplace_back("cuLaunchKernel:1:kill");
+    faults.emplace_back("cuLaunchKernel:6:kill");
+  }
+  std::vector<JobEnding> endings;
   for (const std::string& fault : faults) {
-    auto& job = jobs.emplace_back(std::make_unique<ForkedJob>(kRanks, kRanks));
-    job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, fault); });
+    endings.push_back({.victim = victim, .fault = fault, .collective = "auto", .order = order});
   }
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      CAPTURE(faults[i], rank);
-      CHECK(jobs[i]->EndOf(rank) == (rank == kVictim ? "killed" : ""));
-    }
-  }
+  CheckEndings(endings);
 }
 
 TEST_CASE("A rank that is killed or stopped among its buckets is named by the others",
           "[device_processes_sync]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const auto [collective, order] = GENERATE(table<std::string, std::string>(
+      {{"staged", "auto"}, {"auto", "host"}, {"auto", "event"}, {"auto", "mark"}}));
+  CAPTURE(signal, collective, order);
+  const SharedDevices devices;
+  const JobEnding ending{.victim = 1, .fault = "", .collective = collective, .order = order};
   ForkedJob job(kRanks, kRanks);
-  job.Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ""); });
+  job.Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
   REQUIRE(job.AwaitReady());
-  job.Send(signal, kVictim);
+  job.Send(signal, ending.victim);
   for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank != kVictim) CHECK(job.EndOf(rank).empty());
+    if (rank != ending.victim) CHECK(job.EndOf(rank) == "");
   }
-  job.Send(SIGCONT, kVictim);
-  CHECK(job.EndOf(kVictim) == (signal == SIGKILL ? "killed" : ""));
+  job.Send(SIGCONT, ending.victim);
+  CHECK(job.EndOf(ending.victim) == (signal == SIGKILL ? "killed" : ""));
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using device::DeviceMemory;
 using test::DeviceJob;
 using test::Good;
@@ -146,7 +147,9 @@ enum class Kernels { kThere, kMissing };
 TEST_CASE("Each operation gives the bits of the host, for each type", "[device_tensors]") {
   const int rank_count = GENERATE(1, 2, 3);
   const Kernels kernels = GENERATE(Kernels::kThere, Kernels::kMissing);
+  const auto collective = GENERATE("staged", "auto");
   DeviceJob job(rank_count, static_cast<uint64_t>(rank_count));
+  job.options.device_collective = collective;
   for (int rank = 0; rank < rank_count && kernels == Kernels::kMissing; ++rank) {
     job.gpu->FailCall("cuModuleLoadData", static_cast<uint64_t>(rank) + 1,
                       device::driver_code::kNoBinaryForGpu);
@@ -170,15 +173,16 @@ TEST_CASE("Each operation gives the bits of the host, for each type", "[device_t
   CHECK(job.wrong.lines() == std::vector<std::string>());
   const bool has_none = kernels == Kernels::kMissing || kernels::BuiltInKernels().bytes.empty();
   CHECK(job.notes.Has("packed by one copy each") == has_none);
+  CHECK(job.notes.Has("do not reduce on their GPUs") == (has_none && collective == "auto"s));
 }
 
-TEST_CASE("Tensors of any size pass through the ring, in place and without elements",
-          "[device_tensors]") {
+TEST_CASE("Tensors of any size are reduced, in place and without elements", "[device_tensors]") {
   const int rank_count = GENERATE(1, 2);
   DeviceJob job(rank_count);
+  job.options.device_collective = GENERATE("staged", "auto");
   job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
     const int rank = synchronizer.rank();
-    // The last has more bytes than the ring.
+    // The last has more bytes than the ring and the arena.
     for (const int64_t count : {0, 1, 70'000, 1'500'000, 4'600'000}) {
       const auto size = static_cast<size_t>(count);
       const DeviceMemory memory = program.Allocate(size * sizeof(int32_t) + 64);
@@ -205,12 +209,14 @@ TEST_CASE("Tensors of any size pass through the ring, in place and without eleme
 // the names again at once.
 TEST_CASE("A program that waits by its stream alone sees all sums", "[device_tensors]") {
   const auto coordinator = GENERATE("topo", "cache");
+  const auto collective = GENERATE("staged", "auto");
   constexpr int kTensors = 5;
   constexpr int kIterations = 30;
   for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
     INFO("seed " << seed);
     DeviceJob job(2, seed);
     job.options.coordinator = coordinator;
+    job.options.device_collective = collective;
     job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
       const int rank = synchronizer.rank();
       std::vector<DeviceMemory> gradients;
@@ -267,11 +273,35 @@ std::map<std::string, uint64_t> CountCalls(const test::EmulatedGpu& gpu) {
   return counts;
 }
 
+// The calls of `tensors` tensors in `chunks` chunks, over two ranks.
+void CheckCalls(const std::map<std::string, uint64_t>& calls, uint64_t tensors, uint64_t chunks,
+                bool is_staged) {
+  // Each bucket is one chunk here. A tensor is recorded when it is ready, and awaited twice: by the
+  // ring or the arena, and by the program.
+  const uint64_t copies = calls.at("cuLaunchKernel") + calls.at("cuMemcpyDtoHAsync") +
+                          calls.at("cuMemcpyHtoDAsync") + calls.at("cuMemcpyDtoDAsync");
+  if (is_staged) {
+    CHECK(calls.at("cuEventRecord") == tensors + 3 * chunks);
+    CHECK(calls.at("cuStreamWaitEvent") == 2 * tensors + chunks);
+    CHECK(copies <= 2 * tensors);
+  } else {
+    // Each rank packs, announces, unpacks and records; the leader also reduces and announces.
+    CHECK(calls.at("cuEventRecord") == tensors + 2 * chunks + chunks / 2);
+    CHECK(calls.at("cuStreamWaitEvent") == 2 * tensors);
+    CHECK(copies == 2 * chunks + chunks / 2);
+    CHECK(calls.at("cuMemcpyDtoHAsync") + calls.at("cuMemcpyHtoDAsync") == 0);
+  }
+  CHECK(calls.at("cuStreamIsCapturing") == 2 * tensors);
+  CHECK(calls.at("cuStreamQuery") == 0);
+}
+
 TEST_CASE("In steady state no call of the driver waits or makes anything", "[device_tensors]") {
   constexpr int kRanks = 2;
   constexpr uint64_t kTensors = 6;
   constexpr uint64_t kIterations = 100;
+  const auto collective = GENERATE("staged"s, "auto"s);
   DeviceJob job(kRanks);
+  job.options.device_collective = collective;
   job.options.stall_report = 0ms;
   std::map<std::string, uint64_t> calls;
   std::array<SyncCounters, kRanks> before;
@@ -324,21 +354,16 @@ TEST_CASE("In steady state no call of the driver waits or makes anything", "[dev
   const uint64_t tensors = kRanks * kTensors * kIterations;
   CHECK(chunks >= kRanks * kIterations);
   CHECK(chunks <= tensors);
-  // Each bucket is one chunk here. A tensor is recorded when it is ready, and awaited twice: by the
-  // ring, and by the program.
-  CHECK(calls.at("cuEventRecord") == tensors + 3 * chunks);
-  CHECK(calls.at("cuStreamWaitEvent") == 2 * tensors + chunks);
-  CHECK(calls.at("cuStreamIsCapturing") == 2 * tensors);
-  CHECK(calls.at("cuLaunchKernel") + calls.at("cuMemcpyDtoHAsync") +
-            calls.at("cuMemcpyHtoDAsync") <=
-        2 * tensors);
-  CHECK(calls.at("cuStreamQuery") == 0);
+  const bool has_kernels = !kernels::BuiltInKernels().bytes.empty();
+  CheckCalls(calls, tensors, chunks, collective == "staged" || !has_kernels);
 }
 
 TEST_CASE("A callback finds the result on the GPU", "[device_tensors]") {
+  const auto collective = GENERATE("staged", "auto");
   for (uint64_t seed = 1; seed <= test::SeedCount(10); ++seed) {
     INFO("seed " << seed);
     DeviceJob job(2, seed);
+    job.options.device_collective = collective;
     std::atomic<int> called{0};
     job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
       const DeviceMemory memory = program.Allocate(400);
@@ -361,9 +386,11 @@ TEST_CASE("A callback finds the result on the GPU", "[device_tensors]") {
 // The stand-in works only while somebody asks it, so nothing is done by chance.
 TEST_CASE("Wait, WaitFor, is_done and Shutdown wait for the GPU", "[device_tensors]") {
   const int way = GENERATE(0, 1, 2, 3);
+  const auto collective = GENERATE("staged", "auto");
   for (uint64_t seed = 1; seed <= test::SeedCount(10); ++seed) {
     INFO("seed " << seed << ", way " << way);
     DeviceJob job(1, seed);
+    job.options.device_collective = collective;
     ProgramOnDevice program(job.gpu.Open());
     const DeviceMemory memory = program.Allocate(400);
     const std::string twice = test::BytesOfAll(std::vector<float>(100, 2.0F));
@@ -389,9 +416,11 @@ TEST_CASE("Wait, WaitFor, is_done and Shutdown wait for the GPU", "[device_tenso
 
 TEST_CASE("Shutdown waits until the results of all operations are on the GPU", "[device_tensors]") {
   constexpr size_t kTensors = 8;
+  const auto collective = GENERATE("staged", "auto");
   for (uint64_t seed = 1; seed <= test::SeedCount(20); ++seed) {
     INFO("seed " << seed);
     DeviceJob job(1, seed);
+    job.options.device_collective = collective;
     job.options.fusion_threshold_bytes = 0;  // each tensor is a call, so copies in pile up
     ProgramOnDevice program(job.gpu.Open());
     std::vector<DeviceMemory> memories;
@@ -413,6 +442,7 @@ TEST_CASE("Shutdown waits until the results of all operations are on the GPU", "
 
 TEST_CASE("A group of tensors on a GPU is reduced together", "[device_tensors]") {
   DeviceJob job(2);
+  job.options.device_collective = GENERATE("staged", "auto");
   job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
     const int rank = synchronizer.rank();
     std::vector<DeviceMemory> memories;
@@ -477,8 +507,37 @@ TEST_CASE("Counters, flight record and timeline show the copies", "[device_tenso
   CHECK(CountOf(trace, R"("args":{"bytes":4194304})") == 4);  // and as many transfers
 }
 
+TEST_CASE("Counters and description show the tensors that GPUs reduce", "[device_tensors]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  DeviceJob job(2);
+  job.options.device_collective = "auto";
+  job.options.device_buffer_bytes = 4096;
+  job.options.device_order = "mark";
+  job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
+    const int rank = synchronizer.rank();
+    const DeviceMemory memory = program.Allocate(4 * 4096);
+    Handle handle = Good(synchronizer.Submit(SumOnDevice("conv1", program, memory, 4 * 1024)));
+    job.wrong.Expect(handle.Wait(), rank, "Wait");
+    const SyncCounters counters = synchronizer.counters();
+    job.wrong.Expect(counters.device_reduced_count == 1, rank, "device_reduced_count");
+    job.wrong.Expect(counters.device_reduced_bytes == 4 * 4096, rank, "device_reduced_bytes");
+    job.wrong.Expect(counters.device_copy_count == 8, rank, "device_copy_count");
+    job.wrong.Expect(counters.collective_count == 4, rank, "collective_count");
+    job.wrong.Expect(counters.device_out_bytes + counters.device_tensor_count == 0, rank, "staged");
+    std::string lines;
+    for (const std::string& line : synchronizer.Description()) lines += line + "\n";
+    job.wrong.Expect(lines.find("order 'host'") != std::string::npos, rank, lines);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  CHECK(job.notes.Has("threads of one process"));  // which have no marks
+}
+
 TEST_CASE("A rank that has joined contributes zeros to tensors on a GPU", "[device_tensors]") {
   DeviceJob job(2);
+  job.options.device_collective = GENERATE("staged", "auto");
   job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
     const int rank = synchronizer.rank();
     const DeviceMemory memory = program.Allocate(400);

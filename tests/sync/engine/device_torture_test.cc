@@ -47,6 +47,8 @@ struct MixedProgram {
     rank_count = Pick(random, {1, 2, 2, 3, 4});
     ranks_per_host = Pick(random, {1, 2, 100, 100});
     options.device = 1;
+    options.device_collective = Pick<const char*>(random, {"staged", "auto"});
+    options.device_buffer_bytes = Pick<uint64_t>(random, {1000, 30'000, uint64_t{1} << 20});
     options.coordinator = Pick<const char*>(random, {"topo", "topo", "cache", "hierarchical"});
     options.pacing = Pick<const char*>(random, {"event", "event", "cycle"});
     options.fusion_threshold_bytes = Pick<uint64_t>(random, {0, 100, 5000, uint64_t{1} << 20});

@@ -11,10 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/reduce/reduce.h"
 #include "tests/kernels/kernels_on_device.h"
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
+#include "tests/sync/on_device/random_tensors.h"
 #include "tests/sync/on_device/tensors_on_device.h"
 
 namespace lmdbio::sync {
@@ -29,6 +31,7 @@ using test::Good;
 using test::Must;
 using test::ProgramOnDevice;
 using test::Random;
+using test::RandomTensors;
 using test::SharedBytes;
 using Clock = std::chrono::steady_clock;
 
@@ -51,8 +54,14 @@ struct RingOnDevice {
     if (packing == Packing::kByKernels) {
       packer = Good(kernels::DeviceKernels::Load(*opened, test::EmulatedKernelImage()));
     }
-    ring = Good(
-        StagingRing::Make({*opened, packer.get(), *events, health}, host.bytes(), kChunkBytes));
+    ring =
+        Good(StagingRing::Make({*opened, packer.get(), *events, waits}, host.bytes(), kChunkBytes));
+  }
+
+  // Whether all work of the ring is done within this time.
+  bool Drains(std::chrono::milliseconds limit) const {
+    const auto drained = LookUntil([this] { return ring->IsIdle(); }, Clock::now() + limit, {});
+    return drained && *drained;
   }
 
   // The event of all work that the program has enqueued.
@@ -66,83 +75,25 @@ struct RingOnDevice {
   std::shared_ptr<device::Device> opened = gpu.Open();
   std::unique_ptr<EventPool> events = Good(EventPool::Make(opened, 8));
   EndingHealth health;
+  DeviceWaits waits{health};
   std::unique_ptr<kernels::DeviceKernels> packer;
   SharedBytes host{4 * kChunkBytes};
   ProgramOnDevice program{opened};
   std::unique_ptr<StagingRing> ring;
 };
 
-// The call of the host: twice the value, and 1.
+float TwiceAndOneOf(float value) { return 2 * value + 1; }
+
+// The call of the host.
 Result<CallOutcome> TwiceAndOne(MutableBytes values, uint64_t) {
   for (size_t at = 0; at < values.size(); at += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, &values[at], sizeof value);
-    value = 2 * value + 1;
+    value = TwiceAndOneOf(value);
     std::memcpy(&values[at], &value, sizeof value);
   }
   return CallOutcome::kDone;
 }
-
-// Tensors of floats that a program writes on its stream, and what their outputs must be.
-struct RandomTensors {
-  RandomTensors(RingOnDevice& on, Random& random) : program(on.program) {
-    const auto count = static_cast<size_t>(random.Between(1, 6));
-    uint64_t end = 0;
-    prescale = random.Below(2) == 0 ? 1 : 0.5;
-    for (size_t i = 0; i < count; ++i) {
-      std::vector<float> values(random.Below(4) == 0 ? 0 : random.Below(400));
-      for (float& value : values) value = static_cast<float>(random.Below(1000));
-      const std::string bytes = test::BytesOfAll(values);
-      inputs.push_back(program.Allocate(bytes.size() + 64));
-      outputs.push_back(program.Allocate(bytes.size() + 64));
-      program.WriteLater(inputs.back().begin(), bytes);
-      const uint64_t kind = random.Below(5);
-      const bool is_in_place = kind == 0;
-      const bool has_input = kind != 1;
-      const bool has_output = kind != 2;
-      StagedTensor tensor;
-      if (has_input) tensor.input = {inputs.back().begin(), bytes.size()};
-      if (has_output) {
-        tensor.output = {(is_in_place ? inputs : outputs).back().begin(), bytes.size()};
-      }
-      if (!has_input) std::fill(values.begin(), values.end(), 0.0F);
-      for (float& value : values) value = 2 * static_cast<float>(value * prescale) + 1;
-      expected.push_back(has_output ? test::BytesOfAll(values) : "");
-      sizes.push_back(bytes.size());
-      offsets.push_back(end);
-      end = (end + bytes.size() + 63) / 64 * 64;
-      tensors.push_back(tensor);
-    }
-    tensors.back().ready = on.Ready();
-  }
-
-  StagedWork Work() const {
-    return {tensors, StagedChunks(offsets, sizes, kChunkBytes), DataType::kFloat32, prescale};
-  }
-
-  // Whether work that the program enqueues behind `is_in` sees the results, and nothing else has
-  // changed.
-  bool AreRight(const EventPtr& is_in) {
-    Must(program.stream().Await(*is_in));
-    bool are_right = true;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const DeviceSpan output = tensors[i].output;
-      if (output.size_bytes == 0) continue;
-      const std::string found = program.ReadNow(output.begin, output.size_bytes + 64);
-      are_right = are_right && found == expected[i] + std::string(64, '\0');
-    }
-    return are_right;
-  }
-
-  ProgramOnDevice& program;
-  double prescale = 1;
-  std::vector<DeviceMemory> inputs;
-  std::vector<DeviceMemory> outputs;
-  std::vector<StagedTensor> tensors;
-  std::vector<uint64_t> offsets;
-  std::vector<uint64_t> sizes;
-  std::vector<std::string> expected;
-};
 
 TEST_CASE("Tensors come back with the results of the calls", "[staging_ring]") {
   const auto packing = GENERATE(Packing::kByKernels, Packing::kByCopies);
@@ -151,12 +102,12 @@ TEST_CASE("Tensors come back with the results of the calls", "[staging_ring]") {
     RingOnDevice on(seed, packing);
     Random random(seed);
     for (int run = 0; run < 3; ++run) {
-      RandomTensors tensors(on, random);
+      RandomTensors tensors(on.program, *on.events, random, kChunkBytes, TwiceAndOneOf);
       const StagedResult result = Good(on.ring->Run(tensors.Work(), TwiceAndOne));
       CHECK(result.outcome == CallOutcome::kDone);
       CHECK(tensors.AreRight(result.is_in));
     }
-    CHECK(on.ring->Drain(Clock::now() + 10s));
+    CHECK(on.Drains(10s));
   }
 }
 
@@ -194,7 +145,7 @@ TEST_CASE("Later chunks are on their way while the host is in a call", "[staging
   CHECK(on.ring->counters().in_bytes == 10 * kChunkBytes);
   CHECK(on.ring->counters().copy_count == 20);
   CHECK(on.ring->counters().wait_ns > 0);
-  CHECK(on.ring->Drain(Clock::now() + 10s));
+  CHECK(on.Drains(10s));
 }
 
 TEST_CASE("A launch packs all parts of a chunk", "[staging_ring]") {
@@ -210,7 +161,7 @@ TEST_CASE("A launch packs all parts of a chunk", "[staging_ring]") {
     CHECK(on.gpu->CallCount("cuLaunchKernel") - launches == (has_kernels ? 2 : 0));
     CHECK(on.gpu->CallCount("cuMemcpyDtoHAsync") == (has_kernels ? 0 : 2));
     CHECK(on.gpu->CallCount("cuMemcpyHtoDAsync") == (has_kernels ? 0 : 2));
-    CHECK(on.ring->Drain(Clock::now() + 10s));
+    CHECK(on.Drains(10s));
   }
 }
 
@@ -228,7 +179,7 @@ TEST_CASE("A call that is declined changes no tensor, and the slots begin anew",
   const StagedResult declined = Good(on.ring->Run(one.work, call(CallOutcome::kDeclined)));
   CHECK(declined.outcome == CallOutcome::kDeclined);
   CHECK(declined.is_in == nullptr);
-  CHECK(on.ring->Drain(Clock::now() + 10s));
+  CHECK(on.Drains(10s));
   CHECK(on.gpu.Peek(one.memory.begin(), one.memory.size_bytes()) == test::BytesOfAll(one.values));
   for (int i = 0; i < 3; ++i) {
     if (i == 2) on.ring->Restart();
@@ -237,7 +188,7 @@ TEST_CASE("A call that is declined changes no tensor, and the slots begin anew",
   CHECK(places[1] == places[0]);
   CHECK(places[2] == places[0] + 2 * kChunkBytes);
   CHECK(places[3] == places[0]);
-  CHECK(on.ring->Drain(Clock::now() + 10s));
+  CHECK(on.Drains(10s));
 }
 
 TEST_CASE("The error of a call ends the run", "[staging_ring]") {
@@ -251,7 +202,7 @@ TEST_CASE("The error of a call ends the run", "[staging_ring]") {
   REQUIRE_FALSE(result);
   CHECK(result.error().message() == "rank 3 is gone");
   CHECK(calls == 2);
-  CHECK(on.ring->Drain(Clock::now() + 10s));
+  CHECK(on.Drains(10s));
 }
 
 TEST_CASE("Stop and the health end a wait for a stream that is never done", "[staging_ring]") {
@@ -263,7 +214,7 @@ TEST_CASE("Stop and the health end a wait for a stream that is never done", "[st
   std::thread ending([&] {
     std::this_thread::sleep_for(20ms);
     if (is_stopped) {
-      on.ring->Stop();
+      on.waits.Stop();
     } else {
       on.health.is_bad = true;
     }
@@ -274,9 +225,9 @@ TEST_CASE("Stop and the health end a wait for a stream that is never done", "[st
   CHECK(result.error().code() == ErrorCode::kPeerFailed);
   CHECK_THAT(result.error().message(),
              ContainsSubstring(is_stopped ? "closed its synchronizer" : "rank 7 is gone"));
-  CHECK_FALSE(on.ring->Drain(Clock::now() + 5ms));
+  CHECK_FALSE(on.Drains(5ms));
   endless.End();
-  CHECK(on.ring->Drain(Clock::now() + 10s));
+  CHECK(on.Drains(10s));
 }
 
 TEST_CASE("A run that the driver fails says so, and the ring is not known to be done",
@@ -288,7 +239,7 @@ TEST_CASE("A run that the driver fails says so, and the ring is not known to be 
   REQUIRE_FALSE(result);
   CHECK(result.error().code() == ErrorCode::kInternal);
   CHECK_THAT(result.error().message(), ContainsSubstring("CUDA_ERROR_ILLEGAL_ADDRESS"));
-  CHECK_FALSE(on.ring->Drain(Clock::now() + 5ms));
+  CHECK_FALSE(on.Drains(5ms));
 }
 
 TEST_CASE("Each call of the driver in a run may fail", "[staging_ring]") {
@@ -301,7 +252,7 @@ TEST_CASE("Each call of the driver in a run may fail", "[staging_ring]") {
       INFO(name << ", call " << nth);
       RingOnDevice on(nth, packing);
       Random random(3);
-      RandomTensors tensors(on, random);
+      RandomTensors tensors(on.program, *on.events, random, kChunkBytes, TwiceAndOneOf);
       const StagedWork work = tensors.Work();
       std::vector<EventPtr> held;  // so that the result needs an event of its own
       for (int i = 0; i < 7; ++i) held.push_back(Good(on.events->Take()));
@@ -311,7 +262,7 @@ TEST_CASE("Each call of the driver in a run may fail", "[staging_ring]") {
       met.insert(name);
       REQUIRE_FALSE(result);
       CHECK_THAT(result.error().message(), ContainsSubstring(name));
-      CHECK(on.ring->Drain(Clock::now() + 10s));
+      CHECK(on.Drains(10s));
     }
   }
   CHECK(met.contains("cuLaunchKernel") == (packing == Packing::kByKernels));
@@ -324,10 +275,11 @@ TEST_CASE("A ring that cannot be made leaves nothing", "[staging_ring]") {
     const auto device = gpu.Open();
     const auto events = Good(EventPool::Make(device, 0));
     EndingHealth health;
+    const DeviceWaits waits(health);
     const SharedBytes host(1024);
     const uint64_t before = gpu->Objects().total();
     gpu->FailCall(name, 1, device::driver_code::kOutOfMemory);
-    const auto ring = StagingRing::Make({*device, nullptr, *events, health}, host.bytes(), 256);
+    const auto ring = StagingRing::Make({*device, nullptr, *events, waits}, host.bytes(), 256);
     REQUIRE_FALSE(ring);
     CHECK(ring.error().code() == ErrorCode::kResourceExhausted);
     CHECK_THAT(ring.error().message(), ContainsSubstring(name));

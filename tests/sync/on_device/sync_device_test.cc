@@ -45,7 +45,7 @@ DeviceAddress AddressOf(const void* pointer) { return {reinterpret_cast<uint64_t
 TEST_CASE("SyncDevice opens the GPU of that number, or says that there is none", "[sync_device]") {
   const EmulatedGpu gpu;
   const auto opened = Good(SyncDevice::Open(1, test::EmulatedKernelImage()));
-  CHECK(opened->note().empty());
+  CHECK(opened->notes().empty());
   CHECK_FALSE(opened->has_ring());
   CheckRefused(SyncDevice::Open(3), ErrorCode::kNotFound, "GPU 3: this process sees 3 GPUs");
 }
@@ -54,13 +54,13 @@ TEST_CASE("A GPU without kernels for it works, with a note", "[sync_device]") {
   const EmulatedGpu gpu;
   ranks::SoloHealth health;
   const auto without = Good(SyncDevice::Open(0, {}));
-  CHECK_THAT(without->note(), ContainsSubstring("built without kernels"));
-  CHECK_THAT(without->note(), ContainsSubstring("one copy each"));
+  CHECK_THAT(without->notes().at(0), ContainsSubstring("built without kernels"));
+  CHECK_THAT(without->notes().at(0), ContainsSubstring("one copy each"));
   gpu->FailCall("cuModuleLoadData", 1, device::driver_code::kNoBinaryForGpu);
   const auto other = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
-  CHECK_THAT(other->note(), ContainsSubstring("CUDA_ERROR_NO_BINARY_FOR_GPU"));
+  CHECK_THAT(other->notes().at(0), ContainsSubstring("CUDA_ERROR_NO_BINARY_FOR_GPU"));
   REQUIRE(other->MakeRing({}, uint64_t{1} << 20, health));
-  CHECK_THAT(other->Description(), ContainsSubstring("one copy each"));
+  CHECK_THAT(other->Description().at(0), ContainsSubstring("one copy each"));
   gpu->FailCall("cuModuleLoadData", 1, device::driver_code::kOutOfMemory);
   CheckRefused(SyncDevice::Open(0, test::EmulatedKernelImage()), ErrorCode::kResourceExhausted,
                "cuModuleLoadData");
@@ -98,9 +98,9 @@ TEST_CASE("The size of a chunk is the ample one, within bounds", "[sync_device]"
     REQUIRE(opened->MakeRing({}, ample, health));
     CHECK(opened->ring().chunk_bytes() == chunk);
     CHECK(opened->ring().slot_count() == slots);
-    CHECK_THAT(opened->Description(), ContainsSubstring(std::to_string(chunk)));
-    CHECK_THAT(opened->Description(), ContainsSubstring("Emulated GPU 0"));
-    CHECK_THAT(opened->Description(), ContainsSubstring("packed by kernels"));
+    CHECK_THAT(opened->Description().at(0), ContainsSubstring(std::to_string(chunk)));
+    CHECK_THAT(opened->Description().at(0), ContainsSubstring("Emulated GPU 0"));
+    CHECK_THAT(opened->Description().at(0), ContainsSubstring("packed by kernels"));
   }
 }
 

@@ -105,7 +105,7 @@ class SyncCounters(ctypes.Structure):
         "cycle_count", "control_message_count", "control_bytes", "collective_count",
         "collective_bytes", "tensor_count", "plan_count", "plan_end_count", "thread_cpu_ns",
         "thread_run_delay_ns", "device_tensor_count", "device_out_bytes", "device_in_bytes",
-        "device_copy_count", "device_wait_ns")]
+        "device_copy_count", "device_wait_ns", "device_reduced_count", "device_reduced_bytes")]
 
 
 SET_OF_STORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p,

@@ -89,6 +89,9 @@ class SyncOptions(ctypes.Structure):
         ("group_by", ctypes.c_char_p),
         ("last_bucket_bytes", ctypes.c_uint64),
         ("device", ctypes.c_uint32),
+        ("device_collective", ctypes.c_char_p),
+        ("device_order", ctypes.c_char_p),
+        ("device_buffer_bytes", ctypes.c_uint64),
     ]
 
 

@@ -229,11 +229,12 @@ class Synchronizer:
                  fusion_threshold_bytes: int = 64 << 20, gradient_bytes: int = 0,
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
                  placement: Optional[str] = None, host_roots: int = 1, device: Optional[int] = 0,
-                 num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
-                 plan_patience_ms: int = 1_000, group_by: str = "bytes",
-                 last_bucket_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
-                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
-                 timeline_path: Optional[str] = None) -> None:
+                 device_collective: str = "auto", device_order: str = "auto",
+                 device_buffer_bytes: Optional[int] = 0, num_groups: Optional[int] = 0,
+                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
+                 group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
+                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
+                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
@@ -281,6 +282,17 @@ class Synchronizer:
         device               The GPU of this rank for tensors there: 1 + its number among those that
                              the process sees. The driver is opened only if this is set. Either all
                              ranks have a GPU, or none has. 0: none.
+        device_collective    The way of an AllReduce of tensors on GPUs. "auto": The GPUs reduce in
+                             their own memory, if all ranks are on one host and can map each
+                             other's; else as staged. "staged": The values are copied to the host,
+                             which reduces them.
+        device_order         How GPUs wait for each other when they reduce. If a GPU cannot wait in
+                             this way, all ranks use host. None of them was tried on a real GPU yet.
+                             "auto": As host. "host": The helper threads wait. "event": By events
+                             that processes share. "mark": By counters in pinned memory that
+                             processes share.
+        device_buffer_bytes  The memory of each GPU in which its rank and the others reduce. Larger
+                             tensors are reduced in several steps. 0: 32 MiB.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -313,9 +325,10 @@ class Synchronizer:
             tree_arity=tree_arity, collective=collective,
             fusion_threshold_bytes=fusion_threshold_bytes, gradient_bytes=gradient_bytes,
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
-            host_roots=host_roots, device=device, num_groups=num_groups, bucket_bytes=bucket_bytes,
-            plan_patience_ms=plan_patience_ms, group_by=group_by,
-            last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
+            host_roots=host_roots, device=device, device_collective=device_collective,
+            device_order=device_order, device_buffer_bytes=device_buffer_bytes,
+            num_groups=num_groups, bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms,
+            group_by=group_by, last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
             timeline_path=timeline_path))
     # End generated Synchronizer.
