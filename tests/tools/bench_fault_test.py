@@ -157,12 +157,13 @@ class BenchFault(unittest.TestCase):
 
     def test_nothing_crosses_that_is_not_needed(self):
         """A run reads at most 1.05 times the pages of its records. Reads before the runs are equal
-        for one run and for three, so the difference of both excludes them."""
-        mount = self.mount()
+        for one run and for three, so the difference of both excludes them. Each has a mount of its
+        own, so that no job finds pages of an earlier one in the page cache."""
         for strategy in READING:
             with self.subTest(strategy=strategy):
                 crossed = []
                 for repeat in (1, 3):
+                    mount = self.mount()
                     mount.take_stats()
                     runs = bench_program.report(4, "read", mount.mountpoint, "--no-raw",
                                                 "--repeat", repeat, "--strategy", strategy,
