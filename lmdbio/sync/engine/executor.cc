@@ -306,8 +306,7 @@ Executor::Outcome Executor::MoveTensors(const StagedCall& staged, uint64_t chunk
   const Status is_in = device_->waits().AwaitDone(*result->is_in);
   if (!is_in) return Fail(with_name(is_in.error()));
   if (staged.order != nullptr && staged.order->is_void()) {
-    return Fail(ErrorCode::kPeerFailed,
-                fmt::format("tensor '{}': a rank has failed while GPUs reduced it", first.name));
+    return Fail(VoidSumError(first.name));
   }
   return CallOutcome::kDone;
 }

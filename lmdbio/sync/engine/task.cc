@@ -52,8 +52,12 @@ Status Handle::State::status() const {
     failed = CheckOthers();
   }
   if (!failed) return failed;
-  return Fail(ErrorCode::kPeerFailed,
-              fmt::format("tensor '{}': a rank has failed while GPUs reduced it", name()));
+  return Fail(VoidSumError(name()));
+}
+
+Error VoidSumError(const std::string& tensor) {
+  return {ErrorCode::kPeerFailed,
+          fmt::format("tensor '{}': a rank has failed while GPUs reduced it", tensor)};
 }
 
 Status Handle::State::CheckOthers() const {

@@ -69,6 +69,9 @@ struct Handle::State {
   void WakeWaiters() { done.Notify(); }
 };
 
+// A rank has failed before the GPUs had reduced this tensor: kPeerFailed.
+Error VoidSumError(const std::string& tensor);
+
 using Task = Handle::State;
 using TaskPtr = std::shared_ptr<Task>;
 

@@ -85,7 +85,7 @@ class MarkOrder final : public StreamOrder {
 
   // A raise of a rank that still works may follow, and take the poison away. But it raises to the
   // last count that was announced, and no stream waits for more.
-  // Who sees that a wait has ended by it also sees `is_void_`.
+  // `is_void_` comes first: a thread that finds a wait ended by the poison must see it.
   void Poison() override {
     is_void_.store(1);
     for (const RankMark& one : marks_) one.mark.Poison();
