@@ -7,27 +7,27 @@ import importlib.util
 import os
 import pathlib
 import re
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from support import HAS_ASAN
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from launch import quiet_port  # noqa: E402
 
 SKIPPED = 77
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples" / "train_digits.py"
 MAKE = os.environ["LMDBIO_MAKE"]
 WITH_FORK_SERVER = pathlib.Path(__file__).with_name("train_with_fork_server.py")
 EPOCHS = 20  # enough for 95 %
+SECONDS_MAX = 120  # of a job
 # The order of the additions over several ranks changes the last digits of a double.
 TOLERANCE = 1e-6
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class TrainDigitsTest(unittest.TestCase):
@@ -48,15 +48,32 @@ class TrainDigitsTest(unittest.TestCase):
                  str(EPOCHS), *map(str, options)]
         path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(SCRIPT.parent)])
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path,
+                                    "PYTHONFAULTHANDLER": "1",  # for end_job
                                     # of free-threaded Python, for modules that PyTorch loads
                                     "PYTHONWARNINGS": "ignore:The global interpreter lock"}
         if rank_count > 1:
             environment |= {"WORLD_SIZE": str(rank_count), "MASTER_ADDR": "127.0.0.1",
-                            "MASTER_PORT": str(free_port())}
+                            "MASTER_PORT": str(quiet_port())}
         jobs = [subprocess.Popen(words, env=environment | {"RANK": str(rank)}, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 for rank in range(rank_count)]
-        return [(job.communicate(timeout=120), job.returncode) for job in jobs]
+        end = time.monotonic() + SECONDS_MAX
+        while None in (codes := [job.poll() for job in jobs]):
+            if any(codes) or time.monotonic() > end:
+                TrainDigitsTest.end_job(jobs)
+            time.sleep(0.05)
+        return [(job.communicate(), job.returncode) for job in jobs]
+
+    @staticmethod
+    def end_job(jobs):
+        """Ends the ranks of a job of which one has failed or hangs, and tells where each was."""
+        codes = [job.poll() for job in jobs]
+        for job in jobs:
+            job.send_signal(signal.SIGABRT)
+        said = [job.communicate()[1] for job in jobs]
+        raise AssertionError("\n".join(
+            f"rank {rank}: {'still ran' if code is None else f'exit code {code}'}\n{errors}"
+            for rank, (code, errors) in enumerate(zip(codes, said))))
 
     def train(self, *options, rank_count=1):
         """[(epoch, loss, accuracy in percent)] that rank 0 prints."""
