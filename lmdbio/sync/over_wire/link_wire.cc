@@ -326,6 +326,8 @@ Status SocketWire::ReceiveSome(Peer& peer) {
   const size_t expected_bytes = std::min(static_cast<size_t>(got), asked_bytes);
   peer.in.Advance(expected_bytes);
   peer.ahead.Take(static_cast<size_t>(got) - expected_bytes);
+  // More messages may be expected than one call takes.
+  peer.ahead.MoveTo(peer.in);
   return {};
 }
 

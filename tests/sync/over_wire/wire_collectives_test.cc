@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/over_wire/link_wire.h"
@@ -54,6 +56,31 @@ TEST_CASE("Every algorithm does what any collectives do", "[collective][wire]") 
   const auto complaints = test::RunCollectiveChecks(
       rank_count, [&](ranks::Group& group) { return OverLinks(group, OnlyBy(algorithm)); }, sizes);
   CHECK(complaints == std::vector<Complaint>{});
+}
+
+TEST_CASE("More small messages than one system call takes are received in their order", "[wire]") {
+  constexpr size_t kMessages = 100;
+  std::vector<Complaint> found(2);
+  ranks::RunAsThreads({2}, [&](ranks::Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    std::vector<uint16_t> numbers(kMessages);
+    for (size_t i = 0; i < kMessages && rank == 0; ++i) numbers[i] = static_cast<uint16_t>(i + 1);
+    Status status;
+    for (size_t i = 0; i < kMessages && status; ++i) {
+      const MutableBytes message = std::as_writable_bytes(std::span(&numbers[i], 1));
+      status = rank == 0 ? (*wire)->StartSend(1, message) : (*wire)->StartReceive(0, message);
+    }
+    for (size_t i = 0; i < kMessages && status; ++i) {
+      status = rank == 0 ? (*wire)->AwaitSend(1) : (*wire)->AwaitReceive(0);
+    }
+    if (!status) found[rank] = status.error().message();
+    for (size_t i = 0; i < kMessages; ++i) {
+      if (numbers[i] != i + 1) found[rank] += fmt::format("message {} has {}; ", i, numbers[i]);
+    }
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(found == std::vector<Complaint>(2));
 }
 
 TEST_CASE("A measured table is the same on every rank, and works", "[collective][wire]") {
