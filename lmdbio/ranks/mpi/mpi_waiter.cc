@@ -40,25 +40,31 @@ void MpiWaiter::Stop(const Error& why) {
   health_.GiveUp(why);
 }
 
-// MPI_Test also makes MPI progress, so the sleeps between tests delay other messages too. If the
-// health check fails, the request stays active, and MPI may still write to its memory
-// (base/kept_memory.h).
+// MPI_Test also makes MPI progress. If the health check fails, the request stays active, and MPI
+// may still write to its memory (base/kept_memory.h).
+Result<bool> MpiWaiter::IsDone(MPI_Request& request) {
+  LMDBIO_TRY_VOID(CheckStopped());
+  int is_done = 0;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
+  if (is_done != 0) return true;
+  const auto now = Clock::now();
+  // The check is rare, because it costs more than a test.
+  if (now >= next_health_check_) {
+    next_health_check_ = now + ranks::kHealthNap;
+    Status health = health_.Check();
+    if (!health) LMDBIO_TRY_VOID(StopWith(health.error().message()));
+  }
+  return false;
+}
+
+// The sleeps between tests delay other messages too.
 Status MpiWaiter::Await(MPI_Request& request, std::chrono::microseconds yield_time) {
   std::chrono::microseconds sleep = kLeastSleep;
   const auto yields_until = Clock::now() + yield_time;
   while (true) {
-    LMDBIO_TRY_VOID(CheckStopped());
-    int is_done = 0;
-    LMDBIO_TRY_VOID(MpiStatus(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE), "MPI_Test"));
-    if (is_done != 0) return {};
-    const auto now = Clock::now();
-    // The check is rare, because it costs more than a test.
-    if (now >= next_health_check_) {
-      next_health_check_ = now + ranks::kHealthNap;
-      Status health = health_.Check();
-      if (!health) return StopWith(health.error().message());
-    }
-    if (now < yields_until) {
+    LMDBIO_TRY(const bool is_done, IsDone(request));
+    if (is_done) return {};
+    if (Clock::now() < yields_until) {
       ::sched_yield();
       continue;
     }

@@ -39,6 +39,10 @@ class MpiWaiter {
   //         kInternal    MPI failed, with its message
   Status Await(MPI_Request& request, std::chrono::microseconds yield_time);
 
+  // Whether the request is done. Does not wait.
+  // Errors: as Await
+  Result<bool> IsDone(MPI_Request& request);
+
   // Errors: kPeerFailed  Stop was called, or a wait has failed; names the reason
   Status CheckStopped();
 

@@ -49,6 +49,12 @@ class Wire {
   virtual Status AwaitSend(int to) = 0;
   virtual Status AwaitReceive(int from) = 0;
 
+  // Whether AwaitSend, or AwaitReceive, would return at once. All messages progress. Does not wait.
+  // Requires: there is a message that was not awaited yet
+  // Errors: as above
+  virtual Result<bool> IsSent(int to) = 0;
+  virtual Result<bool> IsReceived(int from) = 0;
+
   // Whether messages that were begun before a failure may still write to their memory.
   virtual bool writes_after_failure() const { return false; }
 

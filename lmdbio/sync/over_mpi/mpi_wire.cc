@@ -34,6 +34,8 @@ class MpiMessageWire final : public Wire {
   Status StartReceive(int from, MutableBytes bytes) override;
   Status AwaitSend(int to) override { return Await(At(out_, to)); }
   Status AwaitReceive(int from) override { return Await(At(in_, from)); }
+  Result<bool> IsSent(int to) override { return IsDone(At(out_, to)); }
+  Result<bool> IsReceived(int from) override { return IsDone(At(in_, from)); }
   void Stop(const Error& why) override { waiter_.Stop(why); }
   bool writes_after_failure() const override { return HasAny(in_) || HasAny(out_); }
 
@@ -44,6 +46,7 @@ class MpiMessageWire final : public Wire {
     return lanes[static_cast<size_t>(rank)];
   }
   Status Await(std::deque<MessageRequests>& lane);
+  Result<bool> IsDone(std::deque<MessageRequests>& lane);
   // Begins an MPI message for each part of at most piece_bytes_max bytes.
   template <typename Begin>
   Status StartAll(std::deque<MessageRequests>& lane, uint64_t bytes, const char* call,
@@ -127,6 +130,16 @@ Status MpiMessageWire::Await(std::deque<MessageRequests>& lane) {
     LMDBIO_TRY_VOID(waiter_.Await(request, ranks::MpiWaiter::kMessageYield));
   lane.pop_front();
   return {};
+}
+
+Result<bool> MpiMessageWire::IsDone(std::deque<MessageRequests>& lane) {
+  LMDBIO_TRY_VOID(waiter_.CheckStopped());
+  LMDBIO_CHECK(!lane.empty());
+  for (MPI_Request& request : lane.front()) {
+    LMDBIO_TRY(const bool is_done, waiter_.IsDone(request));
+    if (!is_done) return false;
+  }
+  return true;
 }
 
 }  // namespace

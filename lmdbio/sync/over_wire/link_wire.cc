@@ -121,6 +121,8 @@ class SocketWire final : public LinkWire {
   Status StartReceive(int from, MutableBytes bytes) override;
   Status AwaitSend(int to) override { return Await(At(to), At(to).out); }
   Status AwaitReceive(int from) override { return Await(At(from), At(from).in); }
+  Result<bool> IsSent(int to) override { return IsDone(At(to).out); }
+  Result<bool> IsReceived(int from) override { return IsDone(At(from).in); }
   void Stop(const Error& why) override;
   void Sever() override;
 
@@ -130,6 +132,8 @@ class SocketWire final : public LinkWire {
     return peers_[static_cast<size_t>(rank)];
   }
   Status Await(Peer& peer, MessageLane& lane);
+  Result<bool> IsDone(const MessageLane& lane);
+  Status CheckHealth();
   static void DelayAcknowledgements(Peer& peer);
   Status AwaitBriefly(Peer& peer, MessageLane& lane);
   Status TryLane(Peer& peer, MessageLane& lane);
@@ -434,16 +438,28 @@ Status SocketWire::Await(Peer& peer, MessageLane& lane) {
   LMDBIO_CHECK(lane.done_count > 0 || !lane.transfers.empty());
   if (lane.done_count == 0) LMDBIO_TRY_VOID(AwaitBriefly(peer, lane));
   while (lane.done_count == 0) {
-    const auto now = Clock::now();
-    if (now >= next_health_check_) {
-      next_health_check_ = now + ranks::kHealthNap;
-      Status health = health_.Check();
-      if (!health) return Stopped(health.error().message());
-    }
+    LMDBIO_TRY_VOID(CheckHealth());
     LMDBIO_TRY_VOID(GoOn(ranks::kHealthNap));
   }
   --lane.done_count;
   return {};
+}
+
+Result<bool> SocketWire::IsDone(const MessageLane& lane) {
+  LMDBIO_TRY_VOID(CheckStopped());
+  LMDBIO_CHECK(lane.done_count > 0 || !lane.transfers.empty());
+  if (lane.done_count > 0) return true;
+  LMDBIO_TRY_VOID(CheckHealth());
+  LMDBIO_TRY_VOID(GoOn(std::chrono::milliseconds(0)));
+  return lane.done_count > 0;
+}
+
+Status SocketWire::CheckHealth() {
+  const auto now = Clock::now();
+  if (now < next_health_check_) return {};
+  next_health_check_ = now + ranks::kHealthNap;
+  Status health = health_.Check();
+  return health ? std::move(health) : Stopped(health.error().message());
 }
 
 }  // namespace

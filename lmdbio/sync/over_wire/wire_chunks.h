@@ -11,6 +11,7 @@
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
+#include "lmdbio/sync/over_wire/wire_values.h"
 
 namespace lmdbio::sync {
 
@@ -39,6 +40,12 @@ inline MutableBytes PartOf(std::byte* data, const Bounds& bounds, int part) {
   return {data + at[0], at[1] - at[0]};
 }
 
+// Part `part` of values that are elsewhere.
+inline ValueRange RangeOf(const Bounds& bounds, int part) {
+  const uint64_t* const at = &bounds[static_cast<size_t>(part)];
+  return {at[0], at[1] - at[0]};
+}
+
 // Rounds down to a multiple of 8, the size of the largest element; at least 8.
 inline uint64_t WholeElements(uint64_t chunk_bytes) {
   return std::max<uint64_t>(chunk_bytes / 8 * 8, 8);
@@ -63,17 +70,17 @@ inline MutableBytes ChunkOf(MutableBytes run, uint64_t chunk, uint64_t chunk_byt
   return run.subspan(begin, std::min<uint64_t>(chunk_bytes, run.size() - begin));
 }
 
+inline ValueRange ChunkOf(const ValueRange& run, uint64_t chunk, uint64_t chunk_bytes) {
+  const uint64_t begin = std::min(chunk * chunk_bytes, run.size_bytes);
+  return {run.begin + begin, std::min(chunk_bytes, run.size_bytes - begin)};
+}
+
 // Begins, or awaits, the transfers of all chunks of `run`.
 // Errors of each: as Wire
 Status StartSends(const WireJob& job, int to, MutableBytes run);
 Status StartReceives(const WireJob& job, int from, MutableBytes run);
 Status AwaitSends(const WireJob& job, int to, MutableBytes run);
 Status AwaitReceives(const WireJob& job, int from, MutableBytes run);
-
-// Receives as many values as `run` has: run[i] = (run[i] op received[i]) * scale.
-// Errors: as Wire
-Status ReceiveAndReduce(const WireJob& job, int from, MutableBytes run, DataType type,
-                        const Reduction& reduction);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_OVER_WIRE_WIRE_CHUNKS_H_

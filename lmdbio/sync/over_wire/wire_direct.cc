@@ -1,94 +1,117 @@
 #include <algorithm>
-#include <vector>
 
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "lmdbio/sync/over_wire/wire_chunks.h"
-#include "lmdbio/sync/reduce/reduce.h"
+#include "lmdbio/sync/over_wire/wire_values.h"
 
 namespace lmdbio::sync {
 namespace {
 
 WireJob WithinScratch(WireJob job) {
   const uint64_t most = DirectChunkBytesMax(job.wire.size(), job.chunk_depth);
-  job.chunk_bytes = WholeElements(std::min(job.chunk_bytes, most));
+  job.chunk_bytes = std::min(job.chunk_bytes, most);
   return job;
 }
 
 // The other ranks, beginning with the next one. So the ranks do not all begin with the same rank.
 int OtherOf(const Wire& wire, int i) { return (wire.rank() + i) % wire.size(); }
+int OtherOf(const WireValues& values, int i) { return (values.rank() + i) % values.size(); }
 
-// Reduces the part of this rank over the inputs of all ranks. Chunks are received into slots, one
-// for each rank and each of `depth_` chunks.
-class PartReducer {
+// The steps of the direct algorithm. Chunks of the part of this rank are received from all others
+// at once.
+class DirectReduction {
  public:
-  // input  [the parts of all ranks, divided by bounds]
-  PartReducer(const WireJob& job, const Values& input, const Bounds& bounds,
-              const Reduction& reduction)
-      : job_(job),
-        input_(input),
+  // bounds  of the parts of all ranks
+  DirectReduction(WireValues& values, const Bounds& bounds, const Reduction& reduction)
+      : values_(values),
+        pieces_(values.pieces()),
         bounds_(bounds),
         reduction_(reduction),
-        own_(PartOf(input.data, bounds, job.wire.rank())),
-        depth_(std::min<uint64_t>(job.chunk_depth, ChunkCount(own_.size(), job.chunk_bytes))),
-        rank_count_(static_cast<uint64_t>(job.wire.size())),
-        scratch_(job.scratch.AtLeast(depth_ * rank_count_ * job.chunk_bytes)),
-        sources_(rank_count_) {}
+        own_(RangeOf(bounds, values.rank())),
+        depth_(std::min(pieces_.chunk_depth, ChunksOf(own_))) {}
 
   // Begins to send the parts of the other ranks, and to receive the part of this rank.
   Status Start();
-  uint64_t chunk_count() const { return ChunkCount(own_.size(), job_.chunk_bytes); }
-  // Reduces a chunk into `output`, the memory of the whole part. Call it for each chunk in order.
-  Status ReduceChunk(uint64_t chunk, MutableBytes output);
+  // Reduces the part of this rank, and sends each chunk of the result to the others if `do_share`.
+  Status ReduceOwn(bool do_share);
+  Status AwaitParts(int to) { return AwaitSends(to, RangeOf(bounds_, to)); }
+  // Receives the results of the other parts, after those parts were sent.
+  Status Collect();
 
  private:
-  // The slots of one chunk are neighbours: slot (chunk mod depth, rank).
-  std::byte* Slot(uint64_t chunk, int rank) const {
-    const uint64_t slot = chunk % depth_ * rank_count_ + static_cast<uint64_t>(rank);
-    return scratch_.data() + slot * job_.chunk_bytes;
+  uint64_t ChunksOf(const ValueRange& run) const {
+    return ChunkCount(run.size_bytes, pieces_.chunk_bytes);
   }
+  ValueRange Chunk(const ValueRange& run, uint64_t i) const {
+    return ChunkOf(run, i, pieces_.chunk_bytes);
+  }
+  Status AwaitSends(int to, const ValueRange& run);
   Status Post(uint64_t chunk);
 
-  const WireJob& job_;
-  const Values& input_;
+  WireValues& values_;
+  const WirePieces pieces_;
   const Bounds& bounds_;
   const Reduction reduction_;
-  const MutableBytes own_;
+  const ValueRange own_;
   const uint64_t depth_;
-  const uint64_t rank_count_;
-  const MutableBytes scratch_;
-  std::vector<const std::byte*> sources_;
 };
 
-Status PartReducer::Start() {
-  for (int i = 1; i < job_.wire.size(); ++i) {
-    const int other = OtherOf(job_.wire, i);
-    LMDBIO_TRY_VOID(StartSends(job_, other, PartOf(input_.data, bounds_, other)));
+Status DirectReduction::Start() {
+  for (int i = 1; i < values_.size(); ++i) {
+    const int other = OtherOf(values_, i);
+    const ValueRange theirs = RangeOf(bounds_, other);
+    for (uint64_t c = 0; c < ChunksOf(theirs); ++c) {
+      LMDBIO_TRY_VOID(values_.StartSend(other, Chunk(theirs, c)));
+    }
   }
   for (uint64_t chunk = 0; chunk < depth_; ++chunk) LMDBIO_TRY_VOID(Post(chunk));
   return {};
 }
 
-Status PartReducer::Post(uint64_t chunk) {
-  const size_t bytes = ChunkOf(own_, chunk, job_.chunk_bytes).size();
-  for (int i = 1; i < job_.wire.size(); ++i) {
-    const int other = OtherOf(job_.wire, i);
-    LMDBIO_TRY_VOID(job_.wire.StartReceive(other, MutableBytes(Slot(chunk, other), bytes)));
+Status DirectReduction::Post(uint64_t chunk) {
+  for (int i = 1; i < values_.size(); ++i) {
+    LMDBIO_TRY_VOID(values_.StartReduce(OtherOf(values_, i), chunk, Chunk(own_, chunk)));
   }
   return {};
 }
 
-// Takes the sources in the order of the ranks, so the bits do not depend on arrival. The slots of
-// the chunk are free for a later one afterwards.
-Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
-  const MutableBytes mine = ChunkOf(own_, chunk, job_.chunk_bytes);
-  for (int rank = 0; rank < job_.wire.size(); ++rank) {
-    sources_[static_cast<size_t>(rank)] =
-        rank == job_.wire.rank() ? mine.data() : Slot(chunk, rank);
-    if (rank != job_.wire.rank()) LMDBIO_TRY_VOID(job_.wire.AwaitReceive(rank));
+Status DirectReduction::AwaitSends(int to, const ValueRange& run) {
+  for (uint64_t c = 0; c < ChunksOf(run); ++c) LMDBIO_TRY_VOID(values_.AwaitSend(to));
+  return {};
+}
+
+Status DirectReduction::ReduceOwn(bool do_share) {
+  const uint64_t count = ChunksOf(own_);
+  for (uint64_t chunk = 0; chunk < count; ++chunk) {
+    LMDBIO_TRY_VOID(values_.FinishReduceOfAll(chunk, Chunk(own_, chunk), reduction_));
+    // The slots of the chunk are free for a later one.
+    if (chunk + depth_ < count) LMDBIO_TRY_VOID(Post(chunk + depth_));
+    for (int i = 1; i < values_.size() && do_share; ++i) {
+      LMDBIO_TRY_VOID(values_.StartSend(OtherOf(values_, i), Chunk(own_, chunk)));
+    }
   }
-  ReduceAll(input_.type, reduction_, ChunkOf(output, chunk, job_.chunk_bytes).data(), sources_,
-            mine.size() / ElementBytes(input_.type));
-  return chunk + depth_ < chunk_count() ? Post(chunk + depth_) : Status();
+  return {};
+}
+
+Status DirectReduction::Collect() {
+  for (int i = 1; i < values_.size(); ++i) {
+    // The result of a part overwrites the values that were sent, so their sends must be over.
+    const int other = OtherOf(values_, i);
+    const ValueRange theirs = RangeOf(bounds_, other);
+    LMDBIO_TRY_VOID(AwaitParts(other));
+    for (uint64_t c = 0; c < ChunksOf(theirs); ++c) {
+      LMDBIO_TRY_VOID(values_.StartStore(other, Chunk(theirs, c)));
+    }
+  }
+  for (int i = 1; i < values_.size(); ++i) {
+    const int other = OtherOf(values_, i);
+    const ValueRange theirs = RangeOf(bounds_, other);
+    for (uint64_t c = 0; c < ChunksOf(theirs); ++c) {
+      LMDBIO_TRY_VOID(values_.FinishStore(other, Chunk(theirs, c), WireValues::kNobody));
+    }
+    LMDBIO_TRY_VOID(AwaitSends(other, own_));
+  }
+  return {};
 }
 
 }  // namespace
@@ -96,49 +119,33 @@ Status PartReducer::ReduceChunk(uint64_t chunk, MutableBytes output) {
 // Two steps: every rank reduces its own part, and sends each chunk of the result to all ranks as
 // soon as it is complete. Results that arrive before their receive has begun wait in the
 // connection.
-Status DirectAllReduce(WireJob given, const Values& values, const Reduction& reduction) {
-  Wire& wire = given.wire;
-  if (wire.size() == 1 || values.count == 0) return {};
-  const WireJob job = WithinScratch(given);
-  const Bounds bounds = EvenBounds(values.count, ElementBytes(values.type), wire.size());
-  const MutableBytes own = PartOf(values.data, bounds, wire.rank());
-  PartReducer reducer(job, values, bounds, reduction);
-  LMDBIO_TRY_VOID(reducer.Start());
-  for (uint64_t chunk = 0; chunk < reducer.chunk_count(); ++chunk) {
-    LMDBIO_TRY_VOID(reducer.ReduceChunk(chunk, own));
-    for (int i = 1; i < wire.size(); ++i) {
-      LMDBIO_TRY_VOID(wire.StartSend(OtherOf(wire, i), ChunkOf(own, chunk, job.chunk_bytes)));
-    }
-  }
-  for (int i = 1; i < wire.size(); ++i) {
-    // The result of a part overwrites the values that were sent, so their sends must be over.
-    const int other = OtherOf(wire, i);
-    const MutableBytes theirs = PartOf(values.data, bounds, other);
-    LMDBIO_TRY_VOID(AwaitSends(job, other, theirs));
-    LMDBIO_TRY_VOID(StartReceives(job, other, theirs));
-  }
-  for (int i = 1; i < wire.size(); ++i) {
-    const int other = OtherOf(wire, i);
-    LMDBIO_TRY_VOID(AwaitReceives(job, other, PartOf(values.data, bounds, other)));
-    LMDBIO_TRY_VOID(AwaitSends(job, other, own));
-  }
-  return {};
+Status DirectAllReduce(WireValues& values, const Reduction& reduction) {
+  const WirePieces& pieces = values.pieces();
+  const Bounds bounds = EvenBounds(pieces.count, ElementBytes(pieces.type), values.size());
+  DirectReduction direct(values, bounds, reduction);
+  LMDBIO_TRY_VOID(direct.Start());
+  LMDBIO_TRY_VOID(direct.ReduceOwn(true));
+  return direct.Collect();
+}
+
+Status DirectAllReduce(WireJob job, const Values& values, const Reduction& reduction) {
+  if (job.wire.size() == 1 || values.count == 0) return {};
+  HostValues on_host(WithinScratch(job), values, job.wire.size());
+  return DirectAllReduce(on_host, reduction);
 }
 
 // The first step of DirectAllReduce alone.
-Status DirectReduceScatter(WireJob given, const Values& input, std::byte* output,
+Status DirectReduceScatter(WireJob job, const Values& input, std::byte* output,
                            std::span<const uint64_t> counts, const Reduction& reduction) {
-  const WireJob job = WithinScratch(given);
+  if (input.count == 0) return {};
+  HostValues on_host(WithinScratch(job), input, job.wire.size());
   const Bounds bounds = BoundsOf(counts, ElementBytes(input.type));
-  const MutableBytes own = PartOf(input.data, bounds, job.wire.rank());
-  PartReducer reducer(job, input, bounds, reduction);
-  LMDBIO_TRY_VOID(reducer.Start());
-  for (uint64_t chunk = 0; chunk < reducer.chunk_count(); ++chunk) {
-    LMDBIO_TRY_VOID(reducer.ReduceChunk(chunk, MutableBytes(output, own.size())));
-  }
+  on_host.WriteTo(output, RangeOf(bounds, job.wire.rank()).begin);
+  DirectReduction direct(on_host, bounds, reduction);
+  LMDBIO_TRY_VOID(direct.Start());
+  LMDBIO_TRY_VOID(direct.ReduceOwn(false));
   for (int i = 1; i < job.wire.size(); ++i) {
-    const int other = OtherOf(job.wire, i);
-    LMDBIO_TRY_VOID(AwaitSends(job, other, PartOf(input.data, bounds, other)));
+    LMDBIO_TRY_VOID(direct.AwaitParts(OtherOf(job.wire, i)));
   }
   return {};
 }

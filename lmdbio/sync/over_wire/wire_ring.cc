@@ -1,6 +1,6 @@
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "lmdbio/sync/over_wire/wire_chunks.h"
-#include "lmdbio/sync/reduce/reduce.h"
+#include "lmdbio/sync/over_wire/wire_values.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -17,35 +17,33 @@ namespace {
 // i / chunk_count_.
 class RingReduction {
  public:
-  RingReduction(const WireJob& job, const Values& values, const Reduction& reduction)
-      : job_(job),
-        values_(values),
+  RingReduction(WireValues& values, const Reduction& reduction)
+      : values_(values),
+        pieces_(values.pieces()),
         reduction_(reduction),
-        size_(static_cast<uint64_t>(job.wire.size())),
-        rank_(static_cast<uint64_t>(job.wire.rank())),
+        size_(static_cast<uint64_t>(values.size())),
+        rank_(static_cast<uint64_t>(values.rank())),
         next_(static_cast<int>((rank_ + 1) % size_)),
         before_(static_cast<int>((rank_ + size_ - 1) % size_)),
-        bounds_(EvenBounds(values.count, ElementBytes(values.type), job.wire.size())),
-        chunk_count_(ChunkCount(bounds_[1], job.chunk_bytes)),  // of part 0: no part has more
-        depth_(std::min<uint64_t>(job.chunk_depth, chunk_count_)),
-        reduced_count_((size_ - 1) * chunk_count_),
-        scratch_(job.scratch.AtLeast(depth_ * job.chunk_bytes)) {}
+        bounds_(EvenBounds(pieces_.count, ElementBytes(pieces_.type), values.size())),
+        chunk_count_(ChunkCount(bounds_[1], pieces_.chunk_bytes)),  // of part 0: no part has more
+        depth_(std::min(pieces_.chunk_depth, chunk_count_)),
+        reduced_count_((size_ - 1) * chunk_count_) {}
 
   Status Run();
 
  private:
   // The destination of the i-th received chunk.
-  MutableBytes Chunk(uint64_t i) const { return ChunkAt(i / chunk_count_ + 1, i % chunk_count_); }
+  ValueRange Chunk(uint64_t i) const { return ChunkAt(i / chunk_count_ + 1, i % chunk_count_); }
   // A chunk of the part that this rank sends in `step`.
-  MutableBytes ChunkAt(uint64_t step, uint64_t chunk) const {
+  ValueRange ChunkAt(uint64_t step, uint64_t chunk) const {
     const auto part = static_cast<int>((rank_ + 2 * size_ - step) % size_);
-    return ChunkOf(PartOf(values_.data, bounds_, part), chunk, job_.chunk_bytes);
+    return ChunkOf(RangeOf(bounds_, part), chunk, pieces_.chunk_bytes);
   }
-  std::byte* Slot(uint64_t i) const { return &scratch_[i % depth_ * job_.chunk_bytes]; }
   Status Post();
 
-  const WireJob& job_;
-  const Values& values_;
+  WireValues& values_;
+  const WirePieces pieces_;
   const Reduction reduction_;
   const uint64_t size_;
   const uint64_t rank_;
@@ -55,52 +53,52 @@ class RingReduction {
   const uint64_t chunk_count_;  // of each part; the last chunk may be empty
   const uint64_t depth_;
   const uint64_t reduced_count_;  // the first chunks are reduced, and as many then stored
-  const MutableBytes scratch_;
-  uint64_t posted_count_ = 0;  // receives that were begun
-  uint64_t sent_count_ = 0;    // sends that were awaited
+  uint64_t posted_count_ = 0;     // receives that were begun
+  uint64_t sent_count_ = 0;       // sends that were awaited
 };
 
 Status RingReduction::Post() {
   const uint64_t i = posted_count_++;
-  if (i < reduced_count_) {
-    return job_.wire.StartReceive(before_, MutableBytes(Slot(i), Chunk(i).size()));
-  }
+  if (i < reduced_count_) return values_.StartReduce(before_, i, Chunk(i));
   // A complete part overwrites values that this rank sent P - 1 steps before. That send must be
   // over.
   for (; sent_count_ <= i - reduced_count_; ++sent_count_) {
-    LMDBIO_TRY_VOID(job_.wire.AwaitSend(next_));
+    LMDBIO_TRY_VOID(values_.AwaitSend(next_));
   }
-  return job_.wire.StartReceive(before_, Chunk(i));
+  return values_.StartStore(before_, Chunk(i));
 }
 
 Status RingReduction::Run() {
   const uint64_t count = 2 * reduced_count_;
-  const size_t element_bytes = ElementBytes(values_.type);
   for (uint64_t chunk = 0; chunk < chunk_count_; ++chunk) {
-    LMDBIO_TRY_VOID(job_.wire.StartSend(next_, ChunkAt(0, chunk)));
+    LMDBIO_TRY_VOID(values_.StartSend(next_, ChunkAt(0, chunk)));
   }
   while (posted_count_ < depth_) LMDBIO_TRY_VOID(Post());
   for (uint64_t i = 0; i < count; ++i) {
-    LMDBIO_TRY_VOID(job_.wire.AwaitReceive(before_));
-    const MutableBytes chunk = Chunk(i);
+    const int forward_to = i + chunk_count_ < count ? next_ : WireValues::kNobody;
     if (i < reduced_count_) {
       const bool is_complete = i + chunk_count_ >= reduced_count_;
-      Reduce(values_.type, is_complete ? reduction_ : reduction_.op, chunk.data(), Slot(i),
-             chunk.size() / element_bytes);
+      LMDBIO_TRY_VOID(values_.FinishReduce(before_, i, Chunk(i),
+                                           is_complete ? reduction_ : reduction_.op, forward_to));
+    } else {
+      LMDBIO_TRY_VOID(values_.FinishStore(before_, Chunk(i), forward_to));
     }
-    if (i + chunk_count_ < count) LMDBIO_TRY_VOID(job_.wire.StartSend(next_, chunk));
     if (posted_count_ < count) LMDBIO_TRY_VOID(Post());
   }
-  for (; sent_count_ < count; ++sent_count_) LMDBIO_TRY_VOID(job_.wire.AwaitSend(next_));
+  for (; sent_count_ < count; ++sent_count_) LMDBIO_TRY_VOID(values_.AwaitSend(next_));
   return {};
 }
 
 }  // namespace
 
+Status RingAllReduce(WireValues& values, const Reduction& reduction) {
+  return RingReduction(values, reduction).Run();
+}
+
 Status RingAllReduce(WireJob job, const Values& values, const Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
-  job.chunk_bytes = WholeElements(job.chunk_bytes);
-  return RingReduction(job, values, reduction).Run();
+  HostValues on_host(job, values, 1);
+  return RingAllReduce(on_host, reduction);
 }
 
 // In step k a rank receives part (rank - k) mod P from the rank before it, and sends it on.

@@ -83,6 +83,50 @@ TEST_CASE("More small messages than one system call takes are received in their 
   CHECK(found == std::vector<Complaint>(2));
 }
 
+// The message is too large for the connection, so it is sent only while both ranks look.
+TEST_CASE("A look at a message lets it progress, and does not wait", "[wire]") {
+  std::vector<test::Complaints> found(2);
+  ranks::RunAsThreads({2}, [&](ranks::Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    test::Complaints& mine = found[rank];
+    auto wire = OpenLinkWire(group, Healthy(), {});
+    std::vector<std::byte> bytes(64 << 20, std::byte{static_cast<unsigned char>(rank)});
+    const auto look = [&] { return rank == 0 ? (*wire)->IsSent(1) : (*wire)->IsReceived(0); };
+    if (rank == 1) {
+      mine.Expect((*wire)->StartReceive(0, bytes), "receive");
+      const auto early = look();
+      mine.Expect(early && !*early, "received before it was sent");
+    }
+    static_cast<void>(group.Barrier());
+    if (rank == 0) {
+      mine.Expect((*wire)->StartSend(1, bytes), "send");
+      const auto early = look();
+      mine.Expect(early && !*early, "sent before it was received");
+    }
+    static_cast<void>(group.Barrier());
+    Result<bool> is_done = false;
+    while (is_done && !*is_done) is_done = look();
+    mine.Expect(is_done && *is_done, "a look fails");
+    mine.Expect(look().value_or(false), "a message is not done any more");
+    mine.Expect(rank == 0 ? (*wire)->AwaitSend(1) : (*wire)->AwaitReceive(0), "await");
+    mine.Expect(bytes.front() == std::byte{0} && bytes.back() == std::byte{0}, "other bytes");
+    static_cast<void>(group.Barrier());
+    // A look also finds that the other rank has stopped.
+    if (rank == 0) (*wire)->Stop(Error(ErrorCode::kInternal, "enough"));
+    if (rank == 1) {
+      mine.Expect((*wire)->StartSend(0, Bytes(bytes).first(1)), "send");
+      mine.Expect((*wire)->StartReceive(0, bytes), "receive");
+      const auto end = Clock::now() + std::chrono::seconds(30);
+      is_done = false;
+      while (is_done && Clock::now() < end) is_done = look();
+      mine.Expect(!is_done && is_done.error().code() == ErrorCode::kPeerFailed, "no failure");
+    }
+    static_cast<void>(group.Barrier());
+  });
+  CHECK(found[0].list() == std::vector<Complaint>{});
+  CHECK(found[1].list() == std::vector<Complaint>{});
+}
+
 TEST_CASE("A measured table is the same on every rank, and works", "[collective][wire]") {
   const int rank_count = GENERATE(2, 3);
   const auto complaints = test::RunCollectiveChecks(rank_count, [&](ranks::Group& group) {

@@ -42,6 +42,8 @@ class CountingWire final : public Wire {
   }
   Status AwaitSend(int to) override { return wire_->AwaitSend(to); }
   Status AwaitReceive(int from) override { return wire_->AwaitReceive(from); }
+  Result<bool> IsSent(int to) override { return wire_->IsSent(to); }
+  Result<bool> IsReceived(int from) override { return wire_->IsReceived(from); }
   void Stop(const Error& why) override { wire_->Stop(why); }
 
  private:
