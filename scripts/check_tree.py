@@ -82,6 +82,9 @@ MAY_INCLUDE = {
         "sync/collective"],
     "sync/over_wire": [
         "base", "ranks/group", "ranks/net", "ranks/health", "sync/reduce", "sync/collective"],
+    "sync/over_device_wire": [
+        "base", "ranks/group", "device", "kernels", "sync/reduce", "sync/collective",
+        "sync/over_wire", "sync/over_device"],
     "sync/tiers": [
         "base", "ranks/group", "ranks/health", "sync/collective", "sync/over_memory",
         "sync/over_wire"],

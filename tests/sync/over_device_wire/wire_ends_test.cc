@@ -1,0 +1,337 @@
+// Goal: if a rank is killed or stopped at any step of a reduction, or its driver fails there, the
+// others get its name within 5 s. Their streams are done, and their GPUs still work. Method: ranks
+// are processes; one of them ends itself in a call of its driver, or beside one of its wire.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/ranks/health/host_health.h"
+#include "lmdbio/sync/over_device/rank_agreement.h"
+#include "tests/device/failing_calls.h"
+#include "tests/support/catch.h"
+#include "tests/sync/over_device/ranks_on_file.h"
+#include "tests/sync/over_device_wire/rank_on_wire.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+using test::EmulatedGpu;
+using test::Good;
+using test::Must;
+using test::RankOnWire;
+using test::RanksOnFile;
+using test::SharedBytes;
+using test::WatchedWire;
+using Clock = std::chrono::steady_clock;
+using Step = WatchedWire::WireStep;
+using Side = WatchedWire::StepSide;
+
+constexpr int kRanks = 3;
+constexpr int kVictim = 1;
+constexpr auto kSilenceLimit = 3s;
+constexpr double kSecondsMax = 5.0;
+constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
+constexpr DeviceValues kValues = {.offset = 16, .count = 300};
+
+// The place at which the victim ends: in a call of its driver, or beside one of its wire.
+struct WireEnding {
+  WireAlgorithm algorithm;
+  int signal;
+  std::string call = "";  // of the driver; "": of the wire
+  Step step = Step::kStartSend;
+  Side side = Side::kBefore;
+  uint64_t nth = 1;
+
+  std::string Text() const {
+    return fmt::format("{}, signal {}, {} {} {} {}", NameOf(algorithm), signal, call,
+                       static_cast<int>(step), static_cast<int>(side), nth);
+  }
+};
+
+// Shared by the ranks of a job.
+struct WireEndBoard {
+  std::atomic<int64_t> ended_ns = 0;
+
+  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
+  double SecondsSinceEnd() const {
+    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
+  }
+};
+
+WireTable SmallChunks(WireAlgorithm algorithm) { return OneWireAlgorithm(algorithm, 200, 2); }
+
+class RankAtWireEnd {
+ public:
+  RankAtWireEnd(ranks::Group& group, const WireEnding& ending, WireEndBoard& board)
+      : group_(group),
+        ending_(ending),
+        board_(board),
+        gpu_(static_cast<uint64_t>(group.rank()) + 1),
+        health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
+        rank_(group, gpu_.Open(),
+              {.options = {.table = SmallChunks(ending.algorithm)},
+               .watch = [this](Step step, Side side) { OnStep(step, side); },
+               .health = health_.get()}) {}
+
+  std::string Run() {
+    Must(rank_.Make(group_));
+    Must(rank_.AllReduce(kValues, ReduceOp::kSum));
+    rank_.Drain();
+    Must(group_.Barrier());
+    if (group_.rank() == kVictim) Arm();
+    for (int call = 0; call < 50; ++call) {
+      const Status done = rank_.AllReduce(kValues, ReduceOp::kSum);
+      if (!done) return CheckAfter(done.error());
+    }
+    return "no call fails";
+  }
+
+ private:
+  void Arm() {
+    board_.NoteEnd();
+    if (ending_.call.empty()) {
+      left_ = ending_.nth;
+    } else {
+      gpu_->FailCall(ending_.call.c_str(), ending_.nth, kKillInCall);
+    }
+  }
+
+  void OnStep(Step step, Side side) {
+    if (left_ == 0 || step != ending_.step || side != ending_.side || --left_ > 0) return;
+    board_.NoteEnd();
+    ::raise(ending_.signal);
+  }
+
+  std::string CheckAfter(const Error& error) {
+    std::string wrong;
+    const double seconds = board_.SecondsSinceEnd();
+    if (error.code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
+    if (error.message().find(fmt::format("rank {}", kVictim)) == std::string::npos) {
+      wrong += "does not name the rank; ";
+    }
+    if (group_.rank() != kVictim && seconds > kSecondsMax) wrong += "late; ";
+    rank_.Drain();
+    if (!GpuWorks()) wrong += "the GPU does not work; ";
+    rank_.Drop();
+    if (wrong.empty()) return "";
+    return fmt::format("{}after {:.2f} s: {}", wrong, seconds, error.message());
+  }
+
+  bool GpuWorks() {
+    device::DeviceStream stream = Good(rank_.gpu().MakeStream());
+    const device::DeviceMemory memory = Good(rank_.gpu().Allocate(64));
+    Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
+    Must(stream.Synchronize());
+    return gpu_.Peek(memory.begin(), 64) == std::string(64, 'y');
+  }
+
+  ranks::Group& group_;
+  const WireEnding ending_;
+  WireEndBoard& board_;
+  const EmulatedGpu gpu_;
+  const std::unique_ptr<ranks::HostHealth> health_;
+  uint64_t left_ = 0;  // steps until the end; 0: it does not end at one
+  RankOnWire rank_;
+};
+
+class WireEndJob {
+ public:
+  explicit WireEndJob(const WireEnding& ending)
+      : ending_(ending),
+        board_(*new (shared_.bytes().data()) WireEndBoard()),
+        ranks_(kRanks, [this](ranks::Group& group) {
+          return RankAtWireEnd(group, ending_, board_).Run();
+        }) {}
+
+  void Check() {
+    INFO(ending_.Text());
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank != kVictim) CHECK(ranks_.EndOf(rank) == "");
+    }
+    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, kVictim);
+    CHECK(ranks_.EndOf(kVictim) == (ending_.signal == SIGSTOP ? "" : "killed"));
+  }
+
+ private:
+  const WireEnding ending_;
+  const SharedBytes shared_{4096};
+  WireEndBoard& board_;
+  RanksOnFile ranks_;
+};
+
+void CheckAll(const std::vector<WireEnding>& endings) {
+  constexpr size_t kAtOnce = 6;
+  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
+    std::vector<std::unique_ptr<WireEndJob>> jobs;
+    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
+      jobs.push_back(std::make_unique<WireEndJob>(endings[i]));
+    }
+    for (const auto& job : jobs) job->Check();
+  }
+}
+
+constexpr std::array kByKernels{WireAlgorithm::kRing, WireAlgorithm::kHalving,
+                                WireAlgorithm::kDirect};
+constexpr std::array kSteps{Step::kStartSend, Step::kStartReceive, Step::kAwaitSend,
+                            Step::kAwaitReceive};
+
+TEST_CASE("A rank that is killed at any step is named by the others, whose streams are done",
+          "[wire_ends]") {
+  std::vector<WireEnding> endings;
+  for (const WireAlgorithm algorithm : kByKernels) {
+    for (const char* const call :
+         {"cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventRecord"}) {
+      for (const uint64_t nth : {1, 2, 3})
+        endings.push_back({algorithm, SIGKILL, call, {}, {}, nth});
+    }
+    for (const Step step : kSteps) {
+      for (const Side side : {Side::kBefore, Side::kAfter}) {
+        for (const uint64_t nth : {1, 3}) {
+          endings.push_back({algorithm, SIGKILL, "", step, side, nth});
+        }
+      }
+    }
+  }
+  endings.push_back({WireAlgorithm::kDoubling, SIGKILL, "cuMemcpyDtoHAsync"});
+  endings.push_back({WireAlgorithm::kDoubling, SIGKILL, "cuMemcpyHtoDAsync"});
+  CheckAll(endings);
+}
+
+TEST_CASE("A rank that is stopped at a step is named by the others, and hears it when it goes on",
+          "[wire_ends]") {
+  std::vector<WireEnding> endings;
+  for (const WireAlgorithm algorithm : kByKernels) {
+    for (const Step step : kSteps) {
+      endings.push_back({algorithm, SIGSTOP, "", step, Side::kBefore, 2});
+    }
+  }
+  CheckAll(endings);
+}
+
+// --- A failure at each place -------------------------------------------------------------------
+
+// The end of a small job on one rank.
+enum class WireJobStage { kAllRight, kNotMade, kFailed };
+
+struct WireJobEnd {
+  WireJobStage stage = WireJobStage::kAllRight;
+  bool is_met = false;  // the fault
+};
+
+// A call of the driver that fails on the victim.
+struct WireCallFault {
+  WireAlgorithm algorithm;
+  std::string name;
+  uint64_t nth;
+};
+
+class FaultyWireJob {
+ public:
+  FaultyWireJob(ranks::Group& group, const WireCallFault& fault)
+      : group_(group), fault_(fault), is_victim_(group.rank() == kVictim) {}
+
+  // Collective. Returns: whether the fault was met
+  bool Run() {
+    const EmulatedGpu gpu(fault_.nth);
+    auto opened = gpu.Open();
+    {
+      RankOnWire rank(group_, opened, {.options = {.table = SmallChunks(fault_.algorithm)}});
+      Must(group_.Barrier());
+      if (is_victim_) gpu->FailCall(fault_.name.c_str(), fault_.nth, test::kUnknownCode);
+      Use(rank);
+      rank.Drop();
+      end_.is_met = !is_victim_ || gpu->FaultsLeft() == 0;
+      // The objects of the test itself must not meet it.
+      if (!end_.is_met) return Good(GatherFacts(group_, end_))[kVictim].is_met;
+    }
+    const Status released = opened->release_failure();
+    opened.reset();
+    const std::vector<WireJobEnd> ends = Good(GatherFacts(group_, end_));
+    const WireJobEnd& victims = ends[kVictim];
+    if (!victims.is_met) return false;
+    if (end_.stage != victims.stage) Complain("the ranks end in different ways");
+    const std::string text = !error_.empty() || released ? error_ : released.error().message();
+    const bool names_call = text.find(fault_.name) != std::string::npos;
+    if (is_victim_ && !names_call) Complain("does not name the call: " + text);
+    const bool is_released = is_victim_ && end_.stage == WireJobStage::kAllRight;
+    if (gpu->Objects().total() != (is_released ? 1 : 0)) Complain("objects are left");
+    return true;
+  }
+
+  const std::string& complaints() const { return complaints_; }
+
+ private:
+  void Complain(const std::string& what) {
+    complaints_ +=
+        fmt::format("{}, {} {}: {}; ", NameOf(fault_.algorithm), fault_.name, fault_.nth, what);
+  }
+
+  void Use(RankOnWire& rank) {
+    const Status made = rank.Make(group_);
+    if (!made) return Fails(WireJobStage::kNotMade, made.error());
+    Status done;
+    for (int i = 0; i < 2 && done; ++i) done = rank.AllReduce(kValues, ReduceOp::kSum);
+    if (!done) Fails(WireJobStage::kFailed, done.error());
+    // A rank may be done before another one fails. Then it fails in its next call.
+    const auto ends = Good(GatherFacts(group_, end_));
+    if (done && ends[kVictim].stage == WireJobStage::kFailed) {
+      const Status next = rank.AllReduce(kValues, ReduceOp::kSum);
+      if (!next) Fails(WireJobStage::kFailed, next.error());
+    }
+    rank.Drain();
+  }
+
+  void Fails(WireJobStage stage, const Error& error) {
+    end_.stage = stage;
+    error_ = error.message();
+    if (is_victim_) {
+      if (error.code() != ErrorCode::kInternal) Complain("not kInternal");
+    } else if (error.code() != ErrorCode::kPeerFailed) {
+      Complain("not kPeerFailed: " + error_);
+    }
+  }
+
+  ranks::Group& group_;
+  const WireCallFault fault_;
+  const bool is_victim_;
+  WireJobEnd end_;
+  std::string error_;
+  std::string complaints_;
+};
+
+TEST_CASE("Each call of the driver fails once at each place", "[wire_ends]") {
+  const auto algorithm = GENERATE(WireAlgorithm::kDoubling, WireAlgorithm::kRing,
+                                  WireAlgorithm::kHalving, WireAlgorithm::kDirect);
+  CAPTURE(NameOf(algorithm));
+  // The test itself makes these, or each call does (tests/device has their failures).
+  static const std::set<std::string> kOthers = {"cuStreamQuery", "cuCtxGetCurrent",
+                                                "cuCtxSetCurrent"};
+  RanksOnFile ranks(2, [&](ranks::Group& group) {
+    std::string complaints;
+    std::set<std::string> met;
+    for (const auto& [name, count] : test::CountCalls()) {
+      if (kOthers.contains(name)) continue;
+      for (uint64_t nth = 1; nth <= 20; ++nth) {
+        FaultyWireJob job(group, {algorithm, name, nth});
+        const bool is_met = job.Run();
+        complaints += job.complaints();
+        if (!is_met) break;
+        met.insert(name);
+      }
+    }
+    if (met.size() < 8) complaints += fmt::format("only {} functions are called", met.size());
+    return complaints;
+  });
+  CHECK(ranks.Reports() == "");
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
