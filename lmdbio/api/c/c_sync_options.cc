@@ -102,6 +102,8 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(TakeField("options.device_order", from.device_order, to.device_order));
   LMDBIO_TRY_VOID(
       TakeField("options.device_buffer_bytes", from.device_buffer_bytes, to.device_buffer_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.device_gradient_bytes", from.device_gradient_bytes,
+                            to.device_gradient_bytes));
   // End generated TakeFields
   return {};
 }

@@ -4,6 +4,7 @@
 #include "lmdbio/api/c/lmdbio_sync.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <span>
 #include <vector>
@@ -206,6 +207,16 @@ int lmdbio_sync_place(lmdbio_sync* sync, uint64_t size_bytes, void** out_memory)
     if (!memory) return handle.Keep(memory.error());
     // The memory belongs to the synchronizer and ends with it.
     *out_memory = memory->data();
+    return LMDBIO_OK;
+  });
+}
+
+int lmdbio_sync_place_device(lmdbio_sync* sync, uint64_t size_bytes, void** out_address) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_address == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_address is NULL");
+    const auto memory = handle.synchronizer->PlaceOnDevice(size_bytes);
+    if (!memory) return handle.Keep(memory.error());
+    *out_address = std::bit_cast<void*>(memory->begin.value);
     return LMDBIO_OK;
   });
 }

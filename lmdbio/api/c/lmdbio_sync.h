@@ -126,6 +126,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The memory of each GPU in which its rank and the others reduce. Larger tensors are reduced
    * in several steps. 0: 32 MiB. */
   uint64_t device_buffer_bytes;
+  /* The memory of the GPU from which gradients there are placed. */
+  uint64_t device_gradient_bytes;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 
@@ -180,6 +182,15 @@ LMDBIO_API int lmdbio_sync_rank(lmdbio_sync* sync, int* out_rank, int* out_rank_
  * out_memory  [size_bytes] valid until the synchronizer is closed
  * Errors      LMDBIO_RESOURCE_EXHAUSTED  less than size_bytes is left */
 LMDBIO_API int lmdbio_sync_place(lmdbio_sync* sync, uint64_t size_bytes, void** out_memory);
+
+/* Allocates memory of the GPU for gradients, out of options.device_gradient_bytes: zero-filled,
+ * aligned to 64 bytes. Where the GPUs of the ranks reduce, tensors that are reduced in place there
+ * are not copied. All ranks make these calls with the same sizes in the same order.
+ * out_address  [size_bytes] in the memory of the GPU. Valid until the synchronizer is closed; work
+ *              of the program that uses it is done before
+ * Errors       LMDBIO_INVALID_ARGUMENT    options.device is 0
+ *              LMDBIO_RESOURCE_EXHAUSTED  less than size_bytes is left */
+LMDBIO_API int lmdbio_sync_place_device(lmdbio_sync* sync, uint64_t size_bytes, void** out_address);
 
 /* Waits until all ranks have called it and all operations are done. Collective. Nothing can be
  * submitted afterwards.

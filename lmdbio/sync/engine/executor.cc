@@ -57,9 +57,10 @@ std::unique_ptr<std::byte[]> MakeZeros(uint64_t bytes) {
   return std::make_unique<std::byte[]>(bytes + kAlignment);
 }
 
+uint64_t AddressOf(const std::byte* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
 MutableBytes AlignedPart(std::byte* memory, uint64_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return {memory + (kAlignment - address % kAlignment) % kAlignment, bytes};
+  return {memory + (kAlignment - AddressOf(memory) % kAlignment) % kAlignment, bytes};
 }
 
 }  // namespace
@@ -77,6 +78,8 @@ Executor::Executor(Collectives& collectives, SyncTracer& tracer, uint64_t fusion
     own_gradients_ = MakeZeros(gradient_room);
     gradients_ = AlignedPart(own_gradients_.get(), gradient_bytes);
   }
+  places_ = std::make_unique<GradientPlaces>(AddressOf(gradients_.data()), gradients_.size(),
+                                             "gradient_bytes");
 }
 
 Executor::~Executor() {
@@ -202,40 +205,22 @@ Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, cons
   return outcome;
 }
 
-void Executor::AddPlace(MutableBytes place) {
-  const std::lock_guard lock(places_mutex_);
-  place_ends_.insert(place.data() + place.size());
-}
-
-bool Executor::is_end_of_place(const std::byte* end) const {
-  const std::lock_guard lock(places_mutex_);
-  return place_ends_.contains(end);
+Result<MutableBytes> Executor::Place(uint64_t size_bytes) {
+  LMDBIO_TRY(const uint64_t address, places_->Take(size_bytes));
+  return gradients_.subspan(address - AddressOf(gradients_.data()), size_bytes);
 }
 
 // The memory of tensors that need not be packed, or null if they must be. The tensors are reduced
-// in place, and lie in the memory for gradients exactly as in a fusion buffer:
-//
-//   | tensor 0 | gap | tensor 1 | gap | tensor 2 |      each begins at a multiple of 64 bytes
-//
-// The call also reduces the gaps. So a gap must be unused: it must begin at the end of a part that
-// Place has handed out. Otherwise it may contain other values of the program.
+// in place, and lie in the memory for gradients exactly as in a fusion buffer.
 std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                             std::span<const uint64_t> offsets) const {
-  if (gradients_.empty() || requests[0].prescale != 1 || tasks[0] == nullptr) return nullptr;
-  std::byte* const first = tasks[0]->submission.output;
-  if (first < gradients_.data() || first >= gradients_.data() + gradients_.size()) return nullptr;
-  if (static_cast<size_t>(first - gradients_.data()) % kAlignment != 0) return nullptr;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    if (tasks[i] == nullptr) return nullptr;
-    const Submission& submission = tasks[i]->submission;
-    if (submission.input != submission.output || submission.output != first + offsets[i]) {
-      return nullptr;
-    }
-    const uint64_t end = offsets[i] + requests[i].byte_count();
-    const bool has_gap = i + 1 < requests.size() && end != offsets[i + 1];
-    if (has_gap && !is_end_of_place(first + end)) return nullptr;
+  if (gradients_.empty() || requests[0].prescale != 1) return nullptr;
+  std::vector<uint64_t> addresses;
+  for (const Task* const task : tasks) {
+    if (task == nullptr || task->submission.input != task->submission.output) return nullptr;
+    addresses.push_back(AddressOf(task->submission.output));
   }
-  return first;
+  return places_->Hold(requests, addresses, offsets) ? tasks[0]->submission.output : nullptr;
 }
 
 Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
@@ -328,6 +313,21 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
                      [&](const StagedWork& work) { return ring.Run(work, traced_call); });
 }
 
+// Other ranks may pack the same tensors, because each of them publishes the place of its values. A
+// prescale is a part of packing.
+std::optional<uint64_t> Executor::OffsetInArena(std::span<const Request> requests,
+                                                std::span<Task* const> tasks) const {
+  if (requests[0].prescale != 1) return std::nullopt;
+  std::vector<uint64_t> addresses;
+  for (const Task* const task : tasks) {
+    if (task == nullptr) return std::nullopt;
+    const DeviceTensor& tensor = *task->submission.on_device;
+    if (tensor.input != tensor.output) return std::nullopt;
+    addresses.push_back(tensor.output.value);
+  }
+  return device_->OffsetOfPlaced(requests, addresses, PlacesOf(requests).offsets);
+}
+
 Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
                                            std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
@@ -338,17 +338,22 @@ Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
                     .order = nullptr};
   const uint64_t element_bytes = ElementBytes(first.type);
   if (device_ != nullptr && device_->arena() != nullptr) {
+    ArenaMover& arena = *device_->arena();
+    const std::optional<uint64_t> placed = OffsetInArena(requests, tasks);
     const auto reduce = [&](uint64_t bytes, uint64_t chunk, device::DeviceStream& stream) {
+      const DeviceValues values = {
+          .offset = placed ? *placed + chunk * arena.chunk_bytes() : device_->buffer_offset(),
+          .count = bytes / element_bytes,
+          .type = first.type};
       return Transfer(tasks, bytes, [&] {
-        return device_->collectives().AllReduce(
-            TagOf(tag, chunk), {.offset = 0, .count = bytes / element_bytes, .type = first.type},
-            ReductionOf(first), stream);
+        return device_->collectives().AllReduce(TagOf(tag, chunk), values, ReductionOf(first),
+                                                stream);
       });
     };
     staged.order = device_->collectives().order();
-    ArenaMover& arena = *device_->arena();
+    const ArenaUse use = placed ? ArenaUse::kInPlace : ArenaUse::kPacked;
     return MoveTensors(staged, arena.chunk_bytes(),
-                       [&](const StagedWork& work) { return arena.Run(work, reduce); });
+                       [&](const StagedWork& work) { return arena.Run(work, use, reduce); });
   }
   const auto reduce = [&](MutableBytes values, uint64_t chunk) {
     return Transfer(tasks, values.size(), [&] {

@@ -8,9 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -19,6 +18,7 @@
 #include "lmdbio/sync/engine/sync_tracer.h"
 #include "lmdbio/sync/engine/task.h"
 #include "lmdbio/sync/on_device/sync_device.h"
+#include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
@@ -30,7 +30,7 @@ struct ExecutorCounters {
   uint64_t collective_bytes_max = 0;
 };
 
-// Threads: one at a time, except gradients and AddPlace.
+// Threads: one at a time, except Place.
 class Executor {
  public:
   // The fusion buffer and the memory for gradients are parts of collectives.registered() if that is
@@ -55,12 +55,9 @@ class Executor {
   // Errors: as Collectives
   Result<CallOutcome> Decline(uint64_t digest);
 
-  // The memory that Synchronizer::Place hands out. Threads: any
-  MutableBytes gradients() const { return gradients_; }
-  // A part of gradients() was handed out. The gap behind it, up to a multiple of 64 bytes, is
-  // unused.
-  // Threads: any
-  void AddPlace(MutableBytes place);
+  // Hands out a part of the memory for gradients. Threads: any
+  // Errors: as GradientPlaces::Take
+  Result<MutableBytes> Place(uint64_t size_bytes);
 
   uint64_t fusion_bytes() const { return fusion_bytes_; }
   const ExecutorCounters& counters() const { return counters_; }
@@ -105,7 +102,9 @@ class Executor {
   Outcome MoveTensors(const StagedCall& staged, uint64_t chunk_bytes, const Run& run);
   std::byte* ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
-  bool is_end_of_place(const std::byte* end) const;
+  // The offset in the arena of tensors that need not be packed.
+  std::optional<uint64_t> OffsetInArena(std::span<const Request> requests,
+                                        std::span<Task* const> tasks) const;
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;
@@ -121,9 +120,8 @@ class Executor {
   MutableBytes gradients_;  // [gradient_bytes]
   std::unique_ptr<std::byte[]> own_fusion_;
   std::unique_ptr<std::byte[]> own_gradients_;
+  std::unique_ptr<GradientPlaces> places_;  // in gradients_
   ExecutorCounters counters_;
-  mutable std::mutex places_mutex_;
-  std::unordered_set<const std::byte*> place_ends_;
 };
 
 }  // namespace lmdbio::sync

@@ -37,7 +37,7 @@ inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 
-inline constexpr std::array<SyncOptionInfo, 26> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 27> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -65,6 +65,7 @@ inline constexpr std::array<SyncOptionInfo, 26> kSyncOptionInfos = {{
      SyncOptionRanks::kSame},
     {"device_order", kDeviceOrderNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"device_buffer_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
+    {"device_gradient_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -96,6 +97,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[23], options.device_collective);
   visit(kSyncOptionInfos[24], options.device_order);
   visit(kSyncOptionInfos[25], options.device_buffer_bytes);
+  visit(kSyncOptionInfos[26], options.device_gradient_bytes);
 }
 // clang-format on
 

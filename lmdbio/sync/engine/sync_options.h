@@ -61,6 +61,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // The memory of each GPU in which its rank and the others reduce. Larger tensors are reduced in
   // several steps. 0: 32 MiB.
   uint64_t device_buffer_bytes = 0;
+  // The memory of the GPU from which gradients there are placed.
+  uint64_t device_gradient_bytes = 0;
 
   // --- Plans
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other

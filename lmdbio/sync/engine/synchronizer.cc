@@ -235,7 +235,6 @@ class Synchronizer::Impl {
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Engine> engine;
   std::mutex mutex;  // of the members below
-  uint64_t placed_bytes = 0;
   bool has_submitted = false;
   bool is_shut_down = false;
 };
@@ -268,8 +267,9 @@ Status Synchronizer::Impl::PinStaging() {
 
 // Figures of a GPU are missing, so "auto" is the order that needs nothing.
 Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
-  DeviceCollectiveOptions wanted;
-  wanted.arena_bytes = AlignUp(
+  SyncArenaOptions wanted;
+  wanted.gradient_bytes = options.device_gradient_bytes;
+  wanted.buffer_bytes = AlignUp(
       options.device_buffer_bytes > 0 ? options.device_buffer_bytes : kArenaBytes, kCacheLineBytes);
   if (options.device_order != "auto") {
     LMDBIO_TRY(wanted.order, ParseOrder(options.device_order));
@@ -337,6 +337,9 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
     Status made = MakeArena(group);
     LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   }
+  Status placed =
+      device != nullptr ? device->MakeGradients(options.device_gradient_bytes) : Status();
+  LMDBIO_TRY_VOID(Agree(group, std::move(placed)));
   const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
              Coordinator::Create(
@@ -465,20 +468,13 @@ Status Synchronizer::SetGraph(const Graph& graph) {
 }
 
 Result<MutableBytes> Synchronizer::Place(uint64_t size_bytes) {
-  const MutableBytes all = impl_->engine->executor().gradients();
-  const std::lock_guard lock(impl_->mutex);
-  const uint64_t left = all.size() - impl_->placed_bytes;
-  if (size_bytes > left) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("no room for {} bytes of gradients: {} are left of gradient_bytes {}; "
-                            "increase this option",
-                            size_bytes, left, all.size()));
-  }
-  const MutableBytes place = all.subspan(impl_->placed_bytes, size_bytes);
-  impl_->placed_bytes =
-      std::min<uint64_t>(AlignUp(impl_->placed_bytes + size_bytes, 64), all.size());
-  impl_->engine->executor().AddPlace(place);
-  return place;
+  return impl_->engine->executor().Place(size_bytes);
+}
+
+Result<device::DeviceSpan> Synchronizer::PlaceOnDevice(uint64_t size_bytes) {
+  if (impl_->device != nullptr) return impl_->device->Place(size_bytes);
+  return Fail(ErrorCode::kInvalidArgument,
+              "the synchronizer has no GPU: set the option device to 1 + the number of the GPU");
 }
 
 // The helper thread ends with the last barrier. An operation that is still in progress then fails,

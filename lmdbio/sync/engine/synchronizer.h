@@ -24,6 +24,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/device/device_address.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/health/health.h"
 #include "lmdbio/sync/collective/collectives.h"
@@ -206,6 +207,17 @@ class Synchronizer {
   // Errors: kResourceExhausted  not enough of gradient_bytes is left
   // Lifetime: as the synchronizer
   Result<MutableBytes> Place(uint64_t size_bytes);
+
+  // Hands out a part of the memory of SyncOptions::device_gradient_bytes, on the GPU. It is filled
+  // with zeros and begins at a multiple of 64 bytes.
+  // If the GPUs of the ranks reduce, tensors that lie there in the order of the plan, and are
+  // reduced in place without a prescale, are not packed; gaps as those of Place. Without GPUs that
+  // reduce it is memory as any other.
+  // Errors: kInvalidArgument    without SyncOptions::device
+  //         kResourceExhausted  not enough of device_gradient_bytes is left
+  // Lifetime: as the synchronizer. Work of the program that uses it is done before. After a failure
+  //           other GPUs may still write there
+  Result<device::DeviceSpan> PlaceOnDevice(uint64_t size_bytes);
 
   // Collective. Waits until all ranks have called it and all operations are done. Later submissions
   // fail.

@@ -14,23 +14,27 @@ Result<std::unique_ptr<ArenaMover>> ArenaMover::Make(const ArenaMoverParts& part
   return std::unique_ptr<ArenaMover>(new ArenaMover(parts, arena, std::move(stream)));
 }
 
-Result<StagedResult> ArenaMover::Run(const StagedWork& work, const ArenaCall& call) {
+Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const ArenaCall& call) {
   for (const StagedTensor& tensor : work.tensors) {
     if (tensor.ready != nullptr) LMDBIO_TRY_VOID(stream_.Await(*tensor.ready));
   }
   for (uint64_t chunk = 0; chunk < work.chunks.count(); ++chunk) {
-    LMDBIO_TRY_VOID(FillZeros(work, chunk));
-    LMDBIO_TRY_VOID(Move(CopyWay::kOut, work, chunk));
+    if (use == ArenaUse::kPacked) LMDBIO_TRY_VOID(Pack(work, chunk));
     const uint64_t bytes = work.chunks.BytesOf(chunk);
     LMDBIO_TRY(const CallOutcome outcome, call(bytes, chunk, stream_));
     if (outcome == CallOutcome::kDeclined) return StagedResult{CallOutcome::kDeclined, nullptr};
     counters_.bytes += bytes;
-    LMDBIO_TRY_VOID(Move(CopyWay::kIn, work, chunk));
+    if (use == ArenaUse::kPacked) LMDBIO_TRY_VOID(Move(CopyWay::kIn, work, chunk));
   }
   counters_.tensor_count += TensorCountOf(work);
   LMDBIO_TRY(const std::shared_ptr<DeviceEvent> is_in, parts_.events.Take());
   LMDBIO_TRY_VOID(stream_.Record(*is_in));
   return StagedResult{CallOutcome::kDone, is_in};
+}
+
+Status ArenaMover::Pack(const StagedWork& work, uint64_t chunk) {
+  LMDBIO_TRY_VOID(FillZeros(work, chunk));
+  return Move(CopyWay::kOut, work, chunk);
 }
 
 // Gaps between tensors keep values of earlier chunks, which are reduced along and never unpacked.

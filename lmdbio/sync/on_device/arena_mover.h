@@ -5,6 +5,8 @@
 // All work is on one stream, so a chunk is packed behind the one before it, and the host waits for
 // nothing but the calls.
 //
+// Tensors that lie in memory that the calls use already are neither packed nor unpacked.
+//
 // Source: docs/device_collectives.md "Data flow".
 #ifndef LMDBIO_SYNC_ON_DEVICE_ARENA_MOVER_H_
 #define LMDBIO_SYNC_ON_DEVICE_ARENA_MOVER_H_
@@ -24,10 +26,15 @@
 
 namespace lmdbio::sync {
 
-// A call with `size_bytes` bytes at the begin of the arena, which are replaced by the result. It
-// enqueues its work on the stream.
+// A call with `size_bytes` bytes at the begin of the arena, or with those of a chunk of tensors in
+// place. They are replaced by the result. The call enqueues its work on the stream.
 using ArenaCall = std::function<Result<CallOutcome>(uint64_t size_bytes, uint64_t chunk,
                                                     device::DeviceStream& stream)>;
+
+enum class ArenaUse : uint8_t {
+  kPacked,   // the tensors are copied into the arena, and out of it
+  kInPlace,  // the call finds the tensors where they are, and writes them there
+};
 
 // Counts since the mover was made.
 struct ArenaCounters {
@@ -58,7 +65,7 @@ class ArenaMover {
   // kDeclined: no output is written. The first call decides; the others must be kDone, too.
   // Errors: those of the call; kInternal  the driver fails, by its own name for the reason
   //         After an error work may be under way.
-  Result<StagedResult> Run(const StagedWork& work, const ArenaCall& call);
+  Result<StagedResult> Run(const StagedWork& work, ArenaUse use, const ArenaCall& call);
 
   // Whether all work is done. Errors: as DeviceStream::IsDone
   Result<bool> IsIdle() const { return stream_.IsDone(); }
@@ -69,6 +76,7 @@ class ArenaMover {
   ArenaMover(const ArenaMoverParts& parts, device::DeviceSpan arena, device::DeviceStream stream)
       : parts_(parts), arena_(arena), stream_(std::move(stream)) {}
 
+  Status Pack(const StagedWork& work, uint64_t chunk);
   Status Move(CopyWay way, const StagedWork& work, uint64_t chunk);
   Status FillZeros(const StagedWork& work, uint64_t chunk);
 

@@ -17,6 +17,7 @@ namespace {
 
 using device::DeviceAddress;
 using device::DeviceEvent;
+using device::DeviceSpan;
 using device::DeviceStream;
 using device::PointerFacts;
 using device::PointerKind;
@@ -90,17 +91,45 @@ Status SyncDevice::MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::He
 }
 
 Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
-                             const DeviceCollectiveOptions& options) {
-  LMDBIO_TRY(collectives_,
-             DeviceCollectives::Make(group,
-                                     {.gpu = *device_,
-                                      .kernels = kernels_.get(),
-                                      .meetings = meetings,
-                                      .check = [waits = waits_.get()] { return waits->Check(); }},
-                                     options, notes_));
+                             const SyncArenaOptions& options) {
+  buffer_offset_ = AlignUp(options.gradient_bytes, kPartBytes);
+  LMDBIO_TRY(
+      collectives_,
+      DeviceCollectives::Make(
+          group,
+          {.gpu = *device_,
+           .kernels = kernels_.get(),
+           .meetings = meetings,
+           .check = [waits = waits_.get()] { return waits->Check(); }},
+          {.arena_bytes = buffer_offset_ + options.buffer_bytes, .order = options.order}, notes_));
   if (collectives_ == nullptr) return {};
-  LMDBIO_TRY(arena_, ArenaMover::Make({*device_, *kernels_, *events_}, collectives_->arena()));
+  const DeviceSpan buffer = {collectives_->arena().begin + buffer_offset_, options.buffer_bytes};
+  LMDBIO_TRY(arena_, ArenaMover::Make({*device_, *kernels_, *events_}, buffer));
   return {};
+}
+
+Status SyncDevice::MakeGradients(uint64_t size_bytes) {
+  DeviceAddress begin;
+  if (collectives_ != nullptr) {
+    begin = collectives_->arena().begin;
+  } else if (size_bytes > 0) {
+    LMDBIO_TRY(own_gradients_, device_->Allocate(size_bytes));
+    begin = own_gradients_->begin();
+  }
+  places_ = std::make_unique<GradientPlaces>(begin.value, size_bytes, "device_gradient_bytes");
+  return {};
+}
+
+Result<DeviceSpan> SyncDevice::Place(uint64_t size_bytes) {
+  LMDBIO_TRY(const uint64_t address, places_->Take(size_bytes));
+  return DeviceSpan{{address}, size_bytes};
+}
+
+std::optional<uint64_t> SyncDevice::OffsetOfPlaced(std::span<const Request> requests,
+                                                   std::span<const uint64_t> addresses,
+                                                   std::span<const uint64_t> offsets) const {
+  if (!places_->Hold(requests, addresses, offsets)) return std::nullopt;
+  return addresses[0] - collectives_->arena().begin.value;
 }
 
 Status SyncDevice::AwaitAll() const {
@@ -212,6 +241,7 @@ void SyncDevice::KeepAll() {
   KeepForever(std::move(ring_));
   KeepForever(std::move(waits_));
   KeepForever(std::move(own_memory_));
+  KeepForever(std::move(own_gradients_));
   KeepForever(std::move(events_));
   KeepForever(std::move(kernels_));
   KeepShared(device_);

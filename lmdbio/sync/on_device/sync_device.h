@@ -11,12 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/device/device.h"
+#include "lmdbio/device/device_memory.h"
 #include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/kernels/kernel_image.h"
 #include "lmdbio/ranks/group/group.h"
@@ -28,6 +31,7 @@
 #include "lmdbio/sync/on_device/event_pool.h"
 #include "lmdbio/sync/on_device/staging_ring.h"
 #include "lmdbio/sync/over_device/device_collectives.h"
+#include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
@@ -38,6 +42,17 @@ struct TensorUse {
   bool has_output = false;
 };
 
+// The memory of this GPU in which the ranks reduce:
+//
+//   | placed gradients | buffer, into which other tensors are packed |
+//
+// The same on every rank.
+struct SyncArenaOptions {
+  uint64_t gradient_bytes = 0;
+  uint64_t buffer_bytes = 0;  // [> 0]
+  OrderKind order = OrderKind::kHost;
+};
+
 // Threads: any, except those of the helper thread, and what makes and ends the object.
 class SyncDevice {
  public:
@@ -45,6 +60,8 @@ class SyncDevice {
   static constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
   static constexpr uint64_t kChunkBytesMin = uint64_t{256} << 10;
   static constexpr uint64_t kChunkBytesMax = kStagingBytes / StagingRing::kSlotsMax;
+  // The parts of an arena begin at its multiples.
+  static constexpr uint64_t kPartBytes = 256;
 
   // Opens the driver and the GPU, and loads the kernels. If there are none for it, tensors are
   // packed by one copy each, and a note has the reason.
@@ -65,8 +82,12 @@ class SyncDevice {
   // MakeRing.
   // meetings  of the same ranks; outlive this
   // Errors: as DeviceCollectives::Make and ArenaMover::Make
-  Status MakeArena(ranks::Group& group, Collectives& meetings,
-                   const DeviceCollectiveOptions& options);
+  Status MakeArena(ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options);
+  // Makes the memory of Place: that of the arena, or memory of this object without one. Once, after
+  // MakeArena.
+  // size_bytes  SyncArenaOptions::gradient_bytes
+  // Errors: as Device::Allocate
+  Status MakeGradients(uint64_t size_bytes);
 
   // --- Of the helper thread. Requires: has_ring
   StagingRing& ring() { return *ring_; }
@@ -76,6 +97,14 @@ class SyncDevice {
   ArenaMover* arena() { return arena_.get(); }
   const ArenaMover* arena() const { return arena_.get(); }
   DeviceCollectives& collectives() { return *collectives_; }
+  // The offset in the arena of tensors that lie in placed memory as in a fusion buffer, so that
+  // they can be reduced there; none: they must be packed into the buffer.
+  // addresses, offsets  as GradientPlaces::Hold
+  std::optional<uint64_t> OffsetOfPlaced(std::span<const Request> requests,
+                                         std::span<const uint64_t> addresses,
+                                         std::span<const uint64_t> offsets) const;
+  // That of the buffer in the arena.
+  uint64_t buffer_offset() const { return buffer_offset_; }
   // Waits for all work of the ring and the arena.
   // Errors: as DeviceWaits::AwaitDone
   Status AwaitAll() const;
@@ -91,6 +120,10 @@ class SyncDevice {
   void Stop();
   // After a failure of any rank: streams do not wait for others any more.
   void Poison();
+
+  // Hands out a part of the memory of MakeGradients. Requires: MakeGradients
+  // Errors: as GradientPlaces::Take
+  Result<device::DeviceSpan> Place(uint64_t size_bytes);
 
   // The memory behind a pointer of the program. Managed memory and that of other GPUs is kDevice,
   // too, and Enter refuses it.
@@ -134,10 +167,13 @@ class SyncDevice {
   std::unique_ptr<EventPool> events_;
   std::unique_ptr<DeviceWaits> waits_;
   std::unique_ptr<std::byte[]> own_memory_;
+  std::optional<device::DeviceMemory> own_gradients_;  // without an arena
+  std::unique_ptr<GradientPlaces> places_;
   // Those below use all of the above.
   std::unique_ptr<StagingRing> ring_;
   std::unique_ptr<DeviceCollectives> collectives_;  // null: the ranks do not reduce on their GPUs
   std::unique_ptr<ArenaMover> arena_;               // null as collectives_
+  uint64_t buffer_offset_ = 0;
 };
 
 }  // namespace lmdbio::sync

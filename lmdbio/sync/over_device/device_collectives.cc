@@ -68,10 +68,7 @@ std::vector<int> LeadersOf(const std::vector<RankFacts>& all) {
 
 // Ranks that make another call, or the same one with other values, have another digest.
 uint64_t DigestOf(const CallTag& tag, const DeviceValues& values, const Reduction& reduction) {
-  const uint64_t call[] = {tag.digest,
-                           values.offset,
-                           values.count,
-                           static_cast<uint64_t>(values.type),
+  const uint64_t call[] = {tag.digest, values.count, static_cast<uint64_t>(values.type),
                            static_cast<uint64_t>(reduction.op),
                            std::bit_cast<uint64_t>(reduction.scale)};
   return TextDigest({reinterpret_cast<const char*>(call), sizeof(call)});
@@ -95,6 +92,7 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
   if (const std::string obstacle = ObstacleOf(hosts, all); !obstacle.empty()) {
     return refuse(obstacle);
   }
+  LMDBIO_TRY(ValuePlaces places, ValuePlaces::Make(*host));
   auto arena = DeviceArena::Exchange(*host, parts.gpu, options.arena_bytes);
   if (!arena) {
     if (arena.error().code() != ErrorCode::kUnsupported) return Fail(std::move(arena).error());
@@ -106,13 +104,15 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
     return Fail(std::move(chosen).error());
   }
   if (!chosen->note.empty()) notes.push_back(std::move(chosen->note));
-  return std::unique_ptr<DeviceCollectives>(
-      new DeviceCollectives(parts, *std::move(arena), std::move(chosen->order), LeadersOf(all)));
+  return std::unique_ptr<DeviceCollectives>(new DeviceCollectives(
+      parts, std::move(places), *std::move(arena), std::move(chosen->order), LeadersOf(all)));
 }
 
-DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, DeviceArena arena,
-                                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders)
+DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, ValuePlaces places,
+                                     DeviceArena arena, std::unique_ptr<StreamOrder> order,
+                                     std::vector<int> leaders)
     : parts_(parts),
+      places_(std::move(places)),
       arena_(std::move(arena)),
       order_(std::move(order)),
       leaders_(std::move(leaders)) {}
@@ -151,6 +151,7 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
 Result<CallOutcome> DeviceCollectives::Run(const CallTag& tag, const DeviceValues& values,
                                            const Reduction& reduction, DeviceStream& stream) {
   const uint64_t digest = DigestOf(tag, values, reduction);
+  places_.Publish(values.offset);
   LMDBIO_TRY_VOID(order_->Announce(OrderPoint::kReady, stream));
   LMDBIO_TRY(const CallOutcome agreed, parts_.meetings.Barrier({digest, tag.is_declined}));
   if (agreed == CallOutcome::kDeclined) return agreed;
@@ -179,7 +180,8 @@ Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction
     std::vector<DeviceSpan> spans;
     spans.reserve(ranks.size());
     for (const int rank : ranks) {
-      spans.push_back({arena_.of(rank).begin + (values.offset + part.offset), part.size_bytes});
+      const uint64_t offset = places_.OffsetOf(rank) + part.offset;
+      spans.push_back({arena_.of(rank).begin + offset, part.size_bytes});
     }
     LMDBIO_TRY_VOID(parts_.kernels->Launch(stream, {.sources = spans,
                                                     .targets = spans,

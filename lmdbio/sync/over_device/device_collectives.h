@@ -23,13 +23,14 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/over_device/device_arena.h"
 #include "lmdbio/sync/over_device/stream_order.h"
+#include "lmdbio/sync/over_device/value_places.h"
 #include "lmdbio/sync/reduce/data_type.h"
 
 namespace lmdbio::sync {
 
-// At the same offset of the arena of each rank.
+// In the arena of a rank.
 struct DeviceValues {
-  uint64_t offset = 0;  // bytes; a multiple of 16 is fast
+  uint64_t offset = 0;  // bytes; fast if those of all ranks have the same remainder modulo 16
   size_t count = 0;     // elements
   DataType type = DataType::kFloat32;
 };
@@ -76,7 +77,8 @@ class DeviceCollectives {
   // Collectives::AllReduce on one host. Returns when this rank's work is enqueued on `stream`:
   // behind what is there already, and what follows there sees the result. It is void if a rank
   // fails before it is computed: ask StreamOrder::is_void when that work is done.
-  // values, reduction  the same on every rank
+  // values     the same on every rank, except the offset
+  // reduction  the same on every rank
   // stream  of `gpu`; its work follows that of the streams of all earlier calls
   // Returns: kDeclined  no arena has changed
   // Errors: kInvalidArgument  the values are not inside the arena, or the scale of integers is not
@@ -105,7 +107,7 @@ class DeviceCollectives {
   std::string Description() const;
 
  private:
-  DeviceCollectives(const DeviceCollectiveParts& parts, DeviceArena arena,
+  DeviceCollectives(const DeviceCollectiveParts& parts, ValuePlaces places, DeviceArena arena,
                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders);
 
   // Errors: as AllReduce
@@ -117,6 +119,7 @@ class DeviceCollectives {
                     device::DeviceStream& stream);
 
   const DeviceCollectiveParts parts_;
+  ValuePlaces places_;
   DeviceArena arena_;
   const std::shared_ptr<StreamOrder> order_;
   const std::vector<int> leaders_;  // ascending; the lowest rank of each GPU

@@ -191,6 +191,41 @@ static void test_arena(void) {
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
+/* In placed memory, where a library with kernels copies nothing. */
+static void test_placed(void) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.device = 1;
+  options.device_gradient_bytes = 2 * SIZE_BYTES;
+  lmdbio_sync* sync = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_open(&options, &sync), lmdbio_sync_message(sync));
+  void* place = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_place_device(sync, SIZE_BYTES, &place),
+               lmdbio_sync_message(sync));
+  const uint64_t memory = (uintptr_t)place;
+  CHECK(memory % 64 == 0 && has(memory, 0));
+  fill(memory, 0x3F);
+  const lmdbio_sync_request request = request_of("a", memory, LMDBIO_MEMORY_DEVICE);
+  lmdbio_sync_op* op = submit(sync, &request);
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_op_wait_on(op, stream), lmdbio_sync_op_message(op));
+  CHECK(has(memory, 2 * float_of(0x3F)));
+  CHECK(lmdbio_sync_op_close(op) == LMDBIO_OK);
+  const lmdbio_sync_counters* counters = NULL;
+  CHECK(lmdbio_sync_get_counters(sync, &counters) == LMDBIO_OK);
+  CHECK(counters->device_copy_count == 2 * counters->device_tensor_count);
+  CHECK(lmdbio_sync_place_device(sync, SIZE_BYTES, NULL) == LMDBIO_INVALID_ARGUMENT);
+  expect_words(lmdbio_sync_message(sync), "out_address");
+  void* other = NULL;
+  CHECK(lmdbio_sync_place_device(sync, 2 * SIZE_BYTES, &other) == LMDBIO_RESOURCE_EXHAUSTED);
+  expect_words(lmdbio_sync_message(sync), "device_gradient_bytes 8000");
+  CHECK(lmdbio_sync_shutdown(sync) == LMDBIO_OK);
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+  CHECK(lmdbio_sync_place_device(sync, 1, &other) == LMDBIO_BAD_HANDLE);
+  sync = open_sync(0);
+  CHECK(lmdbio_sync_place_device(sync, 1, &other) == LMDBIO_INVALID_ARGUMENT && other == NULL);
+  expect_words(lmdbio_sync_message(sync), "option device");
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+}
+
 /* Without memory, and with a result on the host. */
 static void test_other_operations(void) {
   lmdbio_sync* sync = open_sync(1);
@@ -348,6 +383,7 @@ int main(int argc, char** argv) {
   open_driver();
   test_sums();
   test_arena();
+  test_placed();
   test_other_operations();
   test_graph();
   test_request_of_0_1_0();

@@ -32,9 +32,12 @@ class Driver:
     def allocate(self):
         address = ctypes.c_uint64()
         self.call("cuMemAlloc", ctypes.byref(address), ctypes.c_size_t(4 * COUNT))
-        self.call("cuMemsetD8Async", address, ctypes.c_ubyte(0x3F), ctypes.c_size_t(4 * COUNT),
-                  self.stream)
+        self.fill(address.value)
         return address.value
+
+    def fill(self, address):
+        self.call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0x3F),
+                  ctypes.c_size_t(4 * COUNT), self.stream)
 
     def read(self, address):
         values = np.empty(COUNT, np.float32)
@@ -82,6 +85,31 @@ class DeviceSyncTest(unittest.TestCase):
         reduced = counters["device_reduced_count"]
         self.assertEqual(reduced + counters["device_tensor_count"], 1)
         self.assertEqual(counters["device_reduced_bytes"], reduced * 4 * COUNT)
+
+    def test_sums_in_placed_memory(self):
+        sync = lmdbio.sync.Synchronizer(device=1, device_gradient_bytes=8 * COUNT)
+        place = sync.place_on_device(4 * COUNT)
+        self.assertEqual(place.__cuda_array_interface__, {
+            "shape": (4 * COUNT,), "typestr": "|u1", "data": (place.address, False),
+            "strides": None, "version": 3})
+        self.driver.fill(place.address)
+        sync.submit("a", place.address, (COUNT,), "float32", None, postscale=2.0, memory="device",
+                    stream=self.driver.stream.value).wait_on(self.driver.stream.value)
+        np.testing.assert_array_equal(self.driver.read(place.address), 2 * FILLED)
+        counters = sync.counters()
+        # A library without kernels copies the values to the host.
+        self.assertEqual(counters["device_copy_count"], 2 * counters["device_tensor_count"])
+        self.assertEqual(sync.place_on_device(0).__cuda_array_interface__["data"], (0, False))
+        with self.assertRaisesRegex(MemoryError, "device_gradient_bytes"):
+            sync.place_on_device(4 * COUNT + 1)
+        sync.shutdown()
+        with self.assertRaisesRegex(BufferError, "placed memory"):
+            sync.close()
+        del place
+        sync.close()
+        with lmdbio.sync.Synchronizer() as without:
+            with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "option device"):
+                without.place_on_device(8)
 
     def test_results_are_on_the_host(self):
         with lmdbio.sync.Synchronizer(device=1, device_buffer_bytes=4 * COUNT) as sync:

@@ -40,6 +40,7 @@ struct MixedTensor {
   int root = 0;
   bool is_on_device = false;
   bool is_in_place = false;
+  bool is_placed = false;  // on ranks that choose so
 };
 
 struct MixedProgram {
@@ -59,8 +60,14 @@ struct MixedProgram {
     for (uint64_t i = random.Between(4, 10); i > 0; --i) {
       if (random.Below(5) == 0) model = MakeModel();
       iterations.push_back(model);
+      for (const MixedTensor& tensor : model) options.device_gradient_bytes += PlaceBytes(tensor);
     }
     ends_with_join = random.Below(4) == 0;
+  }
+
+  static uint64_t PlaceBytes(const MixedTensor& tensor) {
+    if (!tensor.is_placed) return 0;
+    return (static_cast<uint64_t>(tensor.count) * sizeof(int32_t) + 63) / 64 * 64;
   }
 
   std::vector<MixedTensor> MakeModel() {
@@ -76,6 +83,7 @@ struct MixedProgram {
       tensor.root = static_cast<int>(random.Below(static_cast<uint64_t>(rank_count)));
       tensor.is_on_device = random.Below(3) > 0;
       tensor.is_in_place = random.Below(2) == 0;
+      tensor.is_placed = tensor.is_on_device && tensor.is_in_place && random.Below(4) > 0;
     }
     return model;
   }
@@ -117,7 +125,9 @@ std::string ExpectedOf(const MixedTensor& tensor, int rank_count, int iteration)
 // A tensor of an iteration on one rank.
 class MixedWork {
  public:
-  MixedWork(ProgramOnDevice& program, const MixedTensor& tensor, int rank, int iteration)
+  // place  in placed memory; none: in memory of the program
+  MixedWork(ProgramOnDevice& program, const MixedTensor& tensor, int rank, int iteration,
+            std::optional<device::DeviceSpan> place)
       : program_(program), tensor_(tensor), input_(ValuesOf(tensor, rank, iteration)) {
     const bool has_values = tensor.operation != Operation::kBroadcast || rank == tensor.root;
     if (!has_values) input_.assign(input_.size(), -1);
@@ -126,7 +136,9 @@ class MixedWork {
     const std::string bytes = test::BytesOfAll(input_);
     device_input_.emplace(program.Allocate(bytes.size() + 4));
     device_output_.emplace(program.Allocate(bytes.size() + 4));
-    program.WriteLater(device_input_->begin(), bytes);
+    from_ = place ? place->begin : device_input_->begin();
+    to_ = tensor.is_in_place ? from_ : device_output_->begin();
+    program.WriteLater(from_, bytes);
   }
 
   Submission Submit() {
@@ -136,8 +148,7 @@ class MixedWork {
     submission.request.operation = tensor_.operation;
     submission.request.root = tensor_.operation == Operation::kBroadcast ? tensor_.root : 0;
     if (!tensor_.is_on_device) return submission;
-    return OnDevice(std::move(submission), program_, device_input_->begin(),
-                    (tensor_.is_in_place ? device_input_ : device_output_)->begin());
+    return OnDevice(std::move(submission), program_, from_, to_);
   }
 
   // The result that a program sees after it has waited.
@@ -147,8 +158,7 @@ class MixedWork {
       return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }
     if (!tensor_.is_on_device) return test::BytesOfAll(tensor_.is_in_place ? input_ : output_);
-    return program_.ReadNow((tensor_.is_in_place ? device_input_ : device_output_)->begin(),
-                            input_.size() * sizeof(int32_t));
+    return program_.ReadNow(to_, input_.size() * sizeof(int32_t));
   }
 
  private:
@@ -158,7 +168,24 @@ class MixedWork {
   std::vector<int32_t> output_;
   std::optional<DeviceMemory> device_input_;
   std::optional<DeviceMemory> device_output_;
+  device::DeviceAddress from_;
+  device::DeviceAddress to_;
 };
+
+// Places of the tensors of an iteration, of which each rank uses some.
+std::vector<std::optional<device::DeviceSpan>> Place(const std::vector<MixedTensor>& tensors,
+                                                     Synchronizer& synchronizer, Random& random) {
+  std::vector<std::optional<device::DeviceSpan>> places;
+  const bool are_all_used = random.Below(2) == 0;
+  for (const MixedTensor& tensor : tensors) {
+    places.emplace_back();
+    if (!tensor.is_placed) continue;
+    const uint64_t size_bytes = static_cast<uint64_t>(tensor.count) * sizeof(int32_t);
+    const device::DeviceSpan place = Good(synchronizer.PlaceOnDevice(size_bytes));
+    if (are_all_used || random.Below(2) == 0) places.back() = place;
+  }
+  return places;
+}
 
 void Play(DeviceJob& job, const MixedProgram& program, uint64_t seed, Synchronizer& synchronizer,
           ProgramOnDevice& on) {
@@ -169,10 +196,11 @@ void Play(DeviceJob& job, const MixedProgram& program, uint64_t seed, Synchroniz
     std::vector<size_t> order(tensors.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     random.Shuffle(order);
+    const auto places = Place(tensors, synchronizer, random);
     std::vector<std::unique_ptr<MixedWork>> works(tensors.size());
     std::vector<std::optional<Handle>> handles(tensors.size());
     for (const size_t i : order) {
-      works[i] = std::make_unique<MixedWork>(on, tensors[i], rank, number);
+      works[i] = std::make_unique<MixedWork>(on, tensors[i], rank, number, places[i]);
       handles[i].emplace(Good(synchronizer.Submit(works[i]->Submit())));
     }
     random.Shuffle(order);

@@ -45,9 +45,10 @@ struct MoverOnDevice {
     return CallOutcome::kDone;
   }
   Result<StagedResult> Run(const StagedWork& work) {
-    return mover->Run(work, [this](uint64_t size_bytes, uint64_t, DeviceStream& stream) {
-      return Twice(size_bytes, stream);
-    });
+    return mover->Run(work, ArenaUse::kPacked,
+                      [this](uint64_t size_bytes, uint64_t, DeviceStream& stream) {
+                        return Twice(size_bytes, stream);
+                      });
   }
   bool Drains() const {
     const auto drained =
@@ -126,12 +127,41 @@ TEST_CASE("One launch packs the tensors of an arena, and one unpacks them", "[ar
   CHECK(on.Drains());
 }
 
+// The call finds the tensor behind its event, and enqueues its result before the event of the run.
+TEST_CASE("Tensors in place are not moved", "[arena_mover]") {
+  constexpr size_t kCount = 5 * kArenaBytes / sizeof(float) / 2;  // two chunks and a half
+  for (uint64_t seed = 1; seed <= test::SeedCount(40); ++seed) {
+    CAPTURE(seed);
+    MoverOnDevice on(seed);
+    TensorInPlace one(on, kCount);
+    std::vector<uint64_t> sizes;
+    const StagedResult result = Good(on.mover->Run(
+        one.work, ArenaUse::kInPlace,
+        [&](uint64_t size_bytes, uint64_t chunk, DeviceStream& stream) -> Result<CallOutcome> {
+          sizes.push_back(size_bytes);
+          const device::DeviceAddress place = one.memory.begin() + chunk * kArenaBytes;
+          Must(stream.Copy(on.arena.begin(), place, size_bytes));
+          Must(Status(on.Twice(size_bytes, stream) ? Status() : Fail(ErrorCode::kInternal, "")));
+          Must(stream.Copy(place, on.arena.begin(), size_bytes));
+          return CallOutcome::kDone;
+        }));
+    CHECK(sizes == std::vector<uint64_t>{kArenaBytes, kArenaBytes, kArenaBytes / 2});
+    CHECK(on.mover->counters().tensor_count == 1);
+    CHECK(on.mover->counters().bytes == one.memory.size_bytes());
+    CHECK(on.mover->counters().copy_count == 0);
+    Must(on.program.stream().Await(*result.is_in));
+    CHECK(on.program.ReadNow(one.memory.begin(), one.memory.size_bytes()) ==
+          test::BytesOfAll(std::vector<float>(kCount, 6.0F)));
+    CHECK(on.Drains());
+  }
+}
+
 TEST_CASE("A call that is declined changes no tensor of the arena's", "[arena_mover]") {
   MoverOnDevice on(1);
   TensorInPlace one(on, 3 * kArenaBytes / sizeof(float));
   int calls = 0;
-  const StagedResult declined =
-      Good(on.mover->Run(one.work, [&](uint64_t, uint64_t, DeviceStream&) -> Result<CallOutcome> {
+  const StagedResult declined = Good(on.mover->Run(
+      one.work, ArenaUse::kPacked, [&](uint64_t, uint64_t, DeviceStream&) -> Result<CallOutcome> {
         ++calls;
         return CallOutcome::kDeclined;
       }));
@@ -148,10 +178,10 @@ TEST_CASE("A call that is declined changes no tensor of the arena's", "[arena_mo
 TEST_CASE("The error of a call ends the run of the arena", "[arena_mover]") {
   MoverOnDevice on(1);
   TensorInPlace one(on, 4);
-  const auto result =
-      on.mover->Run(one.work, [](uint64_t, uint64_t, DeviceStream&) -> Result<CallOutcome> {
-        return Fail(ErrorCode::kPeerFailed, "rank 5 is gone");
-      });
+  const auto result = on.mover->Run(one.work, ArenaUse::kPacked,
+                                    [](uint64_t, uint64_t, DeviceStream&) -> Result<CallOutcome> {
+                                      return Fail(ErrorCode::kPeerFailed, "rank 5 is gone");
+                                    });
   REQUIRE_FALSE(result);
   CHECK(result.error().message() == "rank 5 is gone");
   CHECK(on.Drains());

@@ -8,6 +8,8 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/ranks/group/group.h"
+#include "lmdbio/sync/collective/solo_collectives.h"
 #include "tests/kernels/kernels_on_device.h"
 #include "tests/support/catch.h"
 #include "tests/sync/on_device/tensors_on_device.h"
@@ -206,6 +208,49 @@ TEST_CASE("A tensor of the host that is on a GPU is refused", "[sync_device]") {
   CHECK(Good(opened->KindOf(pointer(theirs.begin()))) == MemoryKind::kDevice);
 }
 
+TEST_CASE("Without an arena, placed memory is memory of the GPU as any other", "[sync_device]") {
+  const EmulatedGpu gpu;
+  ranks::SoloHealth health;
+  ProgramOnDevice program(gpu.Open());
+  const auto opened = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
+  REQUIRE(opened->MakeRing({}, 0, health));
+  REQUIRE(opened->MakeGradients(128));
+  const device::DeviceSpan place = Good(opened->Place(64));
+  CHECK(place.size_bytes == 64);
+  CHECK(program.ReadNow(place.begin, 64) == std::string(64, '\0'));
+  CHECK(Good(opened->Place(64)).begin == place.begin + 64);
+  CheckRefused(opened->Place(1), ErrorCode::kResourceExhausted, "device_gradient_bytes 128");
+  CHECK(opened->CheckOnDevice(RequestOf(16), place.begin));
+  const auto none = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
+  REQUIRE(none->MakeGradients(0));
+  CHECK(Good(none->Place(0)).size_bytes == 0);
+}
+
+TEST_CASE("The memory of an arena begins with placed gradients", "[sync_device]") {
+  const EmulatedGpu gpu;
+  ranks::SoloHealth health;
+  const auto group = ranks::SoloGroup();
+  const auto meetings = SoloCollectives();
+  const auto opened = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
+  REQUIRE(opened->MakeRing({}, 0, health));
+  REQUIRE(opened->MakeArena(*group, *meetings, {.gradient_bytes = 300, .buffer_bytes = 1000}));
+  REQUIRE(opened->MakeGradients(300));
+  CHECK(opened->buffer_offset() == 512);
+  CHECK(opened->collectives().arena().size_bytes == 1512);
+  CHECK(opened->arena()->chunk_bytes() == 1000);
+  const device::DeviceSpan first = Good(opened->Place(64));
+  CHECK(first.begin == opened->collectives().arena().begin);
+  const std::vector<Request> one = {RequestOf(16)};
+  const std::vector<uint64_t> offsets = {0};
+  const auto offset_of = [&](DeviceAddress address) {
+    return opened->OffsetOfPlaced(one, std::vector{address.value}, offsets);
+  };
+  CHECK(offset_of(first.begin) == 0);
+  CHECK(offset_of(Good(opened->Place(64)).begin) == 64);
+  CHECK_FALSE(offset_of(first.begin + 32));
+  CHECK_FALSE(offset_of(first.begin + 512));
+}
+
 TEST_CASE("Memory that the GPU, or another, may still use is kept", "[sync_device]") {
   const EmulatedGpu gpu;
   ranks::SoloHealth health;
@@ -213,10 +258,12 @@ TEST_CASE("Memory that the GPU, or another, may still use is kept", "[sync_devic
     const size_t before = KeptCount();
     auto opened = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
     REQUIRE(opened->MakeRing({}, 0, health));
+    REQUIRE(opened->MakeGradients(100));
     if (kept == 1) opened->KeepOwnMemory();
     if (kept == 2) opened->KeepAll();
     opened.reset();
     CHECK(gpu->Objects().pinned == (kept == 2 ? 1 : 0));
+    CHECK(gpu->Objects().allocations == (kept == 2 ? 1 : 0));
     CHECK(gpu->Objects().streams == (kept == 2 ? 3 : 0));
     CHECK((KeptCount() > before) == (kept > 0));
   }

@@ -133,19 +133,23 @@ TEST_CASE("Memory for marks that cannot be pinned leads to the order of the host
                "4096 bytes: CUDA_ERROR_NOT_SUPPORTED (operation not supported)"});
 }
 
-TEST_CASE("Without shared memory for marks nothing is made", "[order_faults]") {
+TEST_CASE("Without shared memory for offsets or marks nothing is made", "[order_faults]") {
+  const bool is_of_marks = GENERATE(false, true);
   RanksOnFile ranks(2, [&](ranks::Group& group) -> std::string {
     const EmulatedGpu gpu(1);
     {
       RankOnDevice rank(group, gpu.Open(), {.options = Small(OrderKind::kMark)});
       ranks::HookedGroup hooked(
           group,
-          [](ranks::Group&, uint64_t size_bytes) -> Result<std::unique_ptr<ranks::SharedMemory>> {
+          [&](ranks::Group& host,
+              uint64_t size_bytes) -> Result<std::unique_ptr<ranks::SharedMemory>> {
+            if (is_of_marks && size_bytes < 4096) return host.AllocateShared(size_bytes);
             return Fail(ErrorCode::kResourceExhausted, fmt::format("no {} bytes", size_bytes));
           });
       const Status made = rank.Make(hooked);
       if (made || made.error().code() != ErrorCode::kResourceExhausted) return "another error";
-      if (made.error().message() != "no 4096 bytes") return made.error().message();
+      const std::string expected = is_of_marks ? "no 4096 bytes" : "no 128 bytes";
+      if (made.error().message() != expected) return made.error().message();
     }
     return gpu->Objects().total() == 0 ? "" : "objects are left";
   });

@@ -191,6 +191,7 @@ _SIGNATURES = {
     "lmdbio_sync_open_launched": [_P(Launch), _P(SyncOptions), _P(ctypes.c_void_p)],
     "lmdbio_sync_rank": [ctypes.c_void_p, _P(ctypes.c_int), _P(ctypes.c_int)],
     "lmdbio_sync_place": [ctypes.c_void_p, ctypes.c_uint64, _P(ctypes.c_void_p)],
+    "lmdbio_sync_place_device": [ctypes.c_void_p, ctypes.c_uint64, _P(ctypes.c_void_p)],
     "lmdbio_sync_shutdown": [ctypes.c_void_p],
     "lmdbio_sync_close": [ctypes.c_void_p],
     "lmdbio_sync_submit": [ctypes.c_void_p, _P(SyncRequest), _P(ctypes.c_void_p)],

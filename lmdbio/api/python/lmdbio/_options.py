@@ -92,6 +92,7 @@ class SyncOptions(ctypes.Structure):
         ("device_collective", ctypes.c_char_p),
         ("device_order", ctypes.c_char_p),
         ("device_buffer_bytes", ctypes.c_uint64),
+        ("device_gradient_bytes", ctypes.c_uint64),
     ]
 
 

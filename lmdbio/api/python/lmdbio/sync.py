@@ -24,6 +24,7 @@ import numpy as np
 
 from lmdbio import _capi, _launch
 from lmdbio._batch import view
+from lmdbio._device_place import DevicePlace
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
 from lmdbio._persistent import PersistentAllreduce
 
@@ -230,11 +231,12 @@ class Synchronizer:
                  chunk_bytes: Optional[int] = 0, chunk_depth: Optional[int] = 0,
                  placement: Optional[str] = None, host_roots: int = 1, device: Optional[int] = 0,
                  device_collective: str = "auto", device_order: str = "auto",
-                 device_buffer_bytes: Optional[int] = 0, num_groups: Optional[int] = 0,
-                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
-                 group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
-                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
-                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
+                 device_buffer_bytes: Optional[int] = 0, device_gradient_bytes: int = 0,
+                 num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
+                 plan_patience_ms: int = 1_000, group_by: str = "bytes",
+                 last_bucket_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
+                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
+                 timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
@@ -293,6 +295,7 @@ class Synchronizer:
                              processes share.
         device_buffer_bytes  The memory of each GPU in which its rank and the others reduce. Larger
                              tensors are reduced in several steps. 0: 32 MiB.
+        device_gradient_bytes The memory of the GPU from which gradients there are placed.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -327,8 +330,9 @@ class Synchronizer:
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
             host_roots=host_roots, device=device, device_collective=device_collective,
             device_order=device_order, device_buffer_bytes=device_buffer_bytes,
-            num_groups=num_groups, bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms,
-            group_by=group_by, last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
+            device_gradient_bytes=device_gradient_bytes, num_groups=num_groups,
+            bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms, group_by=group_by,
+            last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
             timeline_path=timeline_path))
     # End generated Synchronizer.
@@ -336,7 +340,8 @@ class Synchronizer:
     def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         self._places: List[weakref.ref] = []
-        self._placed = range(0)  # addresses of placed memory, which is contiguous
+        # The addresses of placed memory, which is contiguous on the host and on the GPU.
+        self._placed, self._placed_on_device = range(0), range(0)
         self._users: List[Callable[[], Any]] = []
         self._join_checks: List[Callable[[], Any]] = []
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), _launch.resolve(comm))
@@ -368,6 +373,21 @@ class Synchronizer:
         self._placed = range(self._placed.start or memory.value, memory.value + size)
         return np.frombuffer(buffer, np.uint8)
 
+    def place_on_device(self, size_bytes: int) -> DevicePlace:
+        """Allocates memory of the GPU out of `device_gradient_bytes`. If the GPUs of the ranks
+        reduce, tensors that are reduced there are not copied. All ranks make these calls with the
+        same sizes in the same order."""
+        size = _capi.number("size_bytes", size_bytes, ctypes.c_uint64)
+        address = ctypes.c_void_p()
+        self._check(_capi.library().lmdbio_sync_place_device(self._use(), size,
+                                                             ctypes.byref(address)))
+        place = DevicePlace(address.value or 0, size)
+        if size > 0:
+            self._places.append(weakref.ref(place))
+            self._placed_on_device = range(self._placed_on_device.start or place.address,
+                                           place.address + size)
+        return place
+
     def submit(self, name: Optional[str], address: Optional[int], shape: Any, type_name: str,
                keeps: Any, **fields: Any) -> Operation:
         """Submits an operation on values at an address.
@@ -392,7 +412,9 @@ class Synchronizer:
 
     def _keeps_of(self, address: Optional[int], keeps: Any) -> Any:
         # Placed memory stays allocated as long as the library uses it.
-        return None if address is not None and address in self._placed else keeps
+        is_placed = address is not None and (address in self._placed or
+                                             address in self._placed_on_device)
+        return None if is_placed else keeps
 
     def _let_go_later(self, handle: ctypes.c_void_p, address: Optional[int], keeps: Any) -> None:
         _let_go_of_op(handle, self._keeps_of(address, keeps), self._orphans)
