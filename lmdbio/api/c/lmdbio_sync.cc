@@ -333,6 +333,13 @@ int lmdbio_sync_op_wait_on(lmdbio_sync_op* op, void* stream) {
   });
 }
 
+int lmdbio_sync_op_wait_on_within(lmdbio_sync_op* op, void* stream, uint32_t limit_ms) {
+  return WaitBy(op, [=](sync::Handle& handle) {
+    return handle.WaitOnFor(static_cast<device::StreamHandle>(stream),
+                            std::chrono::milliseconds(limit_ms));
+  });
+}
+
 int lmdbio_sync_op_result(lmdbio_sync_op* op, const lmdbio_sync_result** out_result) {
   return WithOpen<OpTable>(op, AfterFork::kRefused, [&](OpHandle& handle) -> int {
     if (out_result == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_result is NULL");

@@ -369,6 +369,11 @@ LMDBIO_API int lmdbio_sync_op_wait_within(lmdbio_sync_op* op, uint32_t limit_ms)
  *         LMDBIO_INVALID_ARGUMENT  also if the stream is captured, or of another GPU */
 LMDBIO_API int lmdbio_sync_op_wait_on(lmdbio_sync_op* op, void* stream);
 
+/* Does the same as lmdbio_sync_op_wait_on with a time limit.
+ * limit_ms  milliseconds; 0: does not sleep
+ * Returns   as lmdbio_sync_op_wait_on; LMDBIO_TIMEOUT */
+LMDBIO_API int lmdbio_sync_op_wait_on_within(lmdbio_sync_op* op, void* stream, uint32_t limit_ms);
+
 typedef struct lmdbio_sync_result {
   const void* data;    /* ALLGATHER, ALLTOALL, REDUCE_SCATTER: rows; else NULL */
   uint64_t size_bytes; /* of data */

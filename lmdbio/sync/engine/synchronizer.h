@@ -89,6 +89,9 @@ class Handle {
   // stream  of the program, on the GPU of the tensor; null: the default stream
   // Errors: as Wait; kInvalidArgument  the stream is captured, or was destroyed
   Status WaitOn(device::StreamHandle stream);
+  // Waits at most for `limit`. Returns whether work on `stream` sees the result.
+  // Errors: as WaitOn
+  Result<bool> WaitOnFor(device::StreamHandle stream, std::chrono::milliseconds limit);
 
   // The calls below require that the operation is done without an error.
 

@@ -139,8 +139,8 @@ Result<bool> Handle::WaitFor(std::chrono::milliseconds limit) {
   });
 }
 
-Status Handle::WaitOn(device::StreamHandle stream) {
-  const auto enqueue = [this, stream](auto) -> Result<bool> {
+Result<bool> Handle::WaitOnFor(device::StreamHandle stream, std::chrono::milliseconds limit) {
+  return WaitAndTell(limit, [this, stream](auto) -> Result<bool> {
     if (state_->failure) return Fail(state_->failure->Copy());
     if (state_->output.is_in == nullptr) return true;
     LMDBIO_TRY_VOID(state_->CheckOthers());
@@ -154,9 +154,12 @@ Status Handle::WaitOn(device::StreamHandle stream) {
     }
     LMDBIO_TRY_VOID(waiting.Await(*state_->output.is_in));
     return true;
-  };
+  });
+}
+
+Status Handle::WaitOn(device::StreamHandle stream) {
   while (true) {
-    LMDBIO_TRY(const bool is_enqueued, WaitAndTell(kLongestWait, enqueue));
+    LMDBIO_TRY(const bool is_enqueued, WaitOnFor(stream, kLongestWait));
     if (is_enqueued) return {};
   }
 }

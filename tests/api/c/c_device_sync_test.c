@@ -306,6 +306,7 @@ static void test_wrong_requests(void) {
   refuse(sync, &request, "is memory of the host");
   lmdbio_sync_op* const bad = (lmdbio_sync_op*)(uintptr_t)12345;
   CHECK(lmdbio_sync_op_wait_on(bad, stream) == LMDBIO_BAD_HANDLE);
+  CHECK(lmdbio_sync_op_wait_on_within(bad, stream, 1) == LMDBIO_BAD_HANDLE);
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 
   lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
@@ -316,25 +317,34 @@ static void test_wrong_requests(void) {
 }
 
 static _Atomic(lmdbio_sync_op*) called_op;
+static _Atomic int is_called = 0;
 static int status_in_callback = -1;
 
 static void wait_in_callback(void* context, int status, const char* message) {
   (void)context;
   (void)message;
   CHECK(status == LMDBIO_OK);
+  is_called = 1;
   while (called_op == NULL) usleep(100);
   status_in_callback = lmdbio_sync_op_wait_on(called_op, stream);
 }
 
-/* An operation is not done while its callback runs. */
+/* An operation is not done while its callback runs. The helper thread does nothing else then. */
 static void test_callback(void) {
   lmdbio_sync* sync = open_sync(1);
   lmdbio_sync_request request = request_of("a", allocate(), LMDBIO_MEMORY_DEVICE);
   request.callback = wait_in_callback;
-  called_op = submit(sync, &request);
-  CHECK(lmdbio_sync_op_wait(called_op) == LMDBIO_OK);
+  lmdbio_sync_op* const op = submit(sync, &request);
+  while (is_called == 0) usleep(100);
+  const lmdbio_sync_request next = request_of("b", allocate(), LMDBIO_MEMORY_DEVICE);
+  lmdbio_sync_op* const later = submit(sync, &next);
+  CHECK(lmdbio_sync_op_wait_on_within(later, stream, 0) == LMDBIO_TIMEOUT);
+  CHECK(lmdbio_sync_op_wait_on_within(later, stream, 20) == LMDBIO_TIMEOUT);
+  called_op = op;
+  CHECK(lmdbio_sync_op_wait_on_within(later, stream, 60000) == LMDBIO_OK);
+  CHECK(lmdbio_sync_op_wait(op) == LMDBIO_OK);
   CHECK(status_in_callback == LMDBIO_INVALID_ARGUMENT);
-  CHECK(lmdbio_sync_op_close(called_op) == LMDBIO_OK);
+  CHECK(lmdbio_sync_op_close(op) == LMDBIO_OK && lmdbio_sync_op_close(later) == LMDBIO_OK);
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
