@@ -202,7 +202,7 @@ _SIGNATURES = {
     "lmdbio_sync_op_result": [ctypes.c_void_p, _P(_P(SyncResult))],
     "lmdbio_sync_op_test": [ctypes.c_void_p, _P(ctypes.c_int)],
     "lmdbio_sync_op_wait_within": [ctypes.c_void_p, ctypes.c_uint32],
-    "lmdbio_sync_op_wait_on": [ctypes.c_void_p, ctypes.c_void_p],
+    "lmdbio_sync_op_wait_on_within": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32],
     "lmdbio_sync_op_close": [ctypes.c_void_p],
     "lmdbio_sync_get_counters": [ctypes.c_void_p, _P(_P(SyncCounters))],
     "lmdbio_sync_get_options": [ctypes.c_void_p, _P(ctypes.c_char_p)],

@@ -26,7 +26,7 @@ from lmdbio import _capi, _launch
 from lmdbio._batch import view
 from lmdbio._device_place import DevicePlace
 from lmdbio._errors import ClosedError, InUseError, InvalidArgumentError, InvalidTypeError
-from lmdbio._persistent import PersistentAllreduce
+from lmdbio._persistent import PersistentAllreduce, wait_on
 
 OPERATIONS = {"allreduce": 0, "broadcast": 1, "allgather": 2, "alltoall": 3, "reduce_scatter": 4,
               "barrier": 5, "join": 6}
@@ -94,7 +94,7 @@ class Operation:
 
         stream  the number of a cudaStream_t; None: the default stream
         """
-        _capi.check_op(self._handle, _capi.library().lmdbio_sync_op_wait_on(self._handle, stream))
+        _capi.check_op(self._handle, wait_on(self._handle, stream))
         return self
 
     def _outcome(self) -> _capi.SyncResult:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 import torch.utils.data
@@ -26,14 +26,16 @@ import torch.utils.data
 from lmdbio._batch import Record
 from lmdbio._data_loader import DataLoader
 from lmdbio._dataset import Dataset
-from lmdbio._errors import InvalidArgumentError, InvalidStateError, PeerFailedError
+from lmdbio._ddp_hook import ddp_hook
+from lmdbio._errors import InvalidArgumentError, InvalidStateError, LmdbioError, PeerFailedError
 from lmdbio._hand_over import begin, check_size, collate, empty
 from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset, values_as_tensor
-from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all
+from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all, wait_all_on
+from lmdbio._torch_streams import CPU, Streams, streams_of
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
-__all__ = ["DataLoader", "GradientSync", "IterableDataset", "MapDataset", "collate", "empty",
-           "value_as_tensor", "values_as_tensor"]
+__all__ = ["DataLoader", "GradientSync", "IterableDataset", "MapDataset", "collate", "ddp_hook",
+           "empty", "value_as_tensor", "values_as_tensor"]
 
 
 def value_as_tensor(record: Any) -> Any:
@@ -87,9 +89,9 @@ def _type_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).split(".")[-1]
 
 
-def _check_reducible(name: str, tensor: torch.Tensor) -> None:
-    if tensor.device.type != "cpu":
-        raise InvalidArgumentError(f"{name} is on the device {tensor.device}; move it to the CPU")
+def _check_reducible(name: str, tensor: torch.Tensor, device: torch.device) -> None:
+    if tensor.device != device:
+        raise InvalidArgumentError(f"{name} is on the device {tensor.device}; move it to {device}")
     if tensor.layout is not torch.strided:
         raise InvalidArgumentError(f"{name} has the layout {tensor.layout}; make it dense")
     if _type_name(tensor) not in TYPES:
@@ -100,7 +102,8 @@ def _check_reducible(name: str, tensor: torch.Tensor) -> None:
 class _WatchedParameter:
     """A parameter, and the allreduce of its gradient."""
 
-    __slots__ = ("name", "parameter", "allreduce", "place", "sums", "_dtype", "_count")
+    __slots__ = ("name", "parameter", "allreduce", "place", "sums", "_dtype", "_count",
+                 "_device")
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, allreduce: PersistentAllreduce,
                  place: Optional[torch.Tensor]) -> None:
@@ -108,12 +111,13 @@ class _WatchedParameter:
         # With a lag: [2] the values of an iteration, and the sums of the one before it, in turn.
         self.sums: List[torch.Tensor] = []
         self._dtype, self._count = parameter.dtype, parameter.numel()
+        self._device = parameter.device
 
     def can_take(self, gradient: Optional[torch.Tensor]) -> bool:
         """Returns whether a gradient can be reduced where it is, by the request as it is."""
-        return (gradient is not None and gradient.layout is torch.strided and gradient.is_cpu
-                and gradient.dtype is self._dtype and gradient.numel() == self._count
-                and gradient.is_contiguous()
+        return (gradient is not None and gradient.layout is torch.strided
+                and gradient.device == self._device and gradient.dtype is self._dtype
+                and gradient.numel() == self._count and gradient.is_contiguous()
                 and (self.place is None or gradient.data_ptr() == self.place.data_ptr()))
 
     def prepare(self) -> torch.Tensor:
@@ -122,7 +126,7 @@ class _WatchedParameter:
             gradient = self.parameter.grad
             if gradient is None:
                 gradient = torch.zeros_like(self.parameter, memory_format=torch.contiguous_format)
-            _check_reducible(f"the gradient of {self.name}", gradient)
+            _check_reducible(f"the gradient of {self.name}", gradient, self._device)
             if gradient.numel() != self._count or gradient.dtype is not self._dtype:
                 raise InvalidArgumentError(
                     f"{self.name} has {gradient.numel()} values of {_type_name(gradient)}; it had "
@@ -145,7 +149,8 @@ class GradientSync:
                 gradients.synchronize()
                 optimizer.step()
 
-    model     dense and on the CPU; the names of its parameters identify the gradients
+    model     dense, and on the CPU or on one GPU; the names of its parameters identify the
+              gradients
     comm      a communicator of mpi4py, "torch" for the ranks of torch.distributed, "env" for those
               that torchrun or srun has started, or None for this process alone: GradientSync makes
               a Synchronizer with `options`, and closes it at the end of `with` or in close().
@@ -161,14 +166,22 @@ class GradientSync:
               before they are reduced. None: if GradientSync makes the synchronizer, with as many
               bytes as it needs; a given one needs at least bytes_to_place(model, lag). After
               zero_grad(set_to_none=True), the default of PyTorch 2, they are copied once: it drops
-              .grad, and the backward pass allocates another one
-    options   of the Synchronizer that GradientSync makes
+              .grad, and the backward pass allocates another one. Gradients on a GPU cannot be
+              placed
+    options   of the Synchronizer that GradientSync makes. For a model on a GPU, `device` is that
+              GPU. A given synchronizer has to be made with this option
 
     A parameter without a gradient on this rank takes part with zeros. From the backward pass until
     synchronize() has returned, .grad is in flight. Do not touch it: a change may change the sum
     without an error. To sum the gradients of several batches before they are exchanged, use
     no_sync(). A second backward pass outside of it raises RuntimeError, and the gradients of this
     step are lost: call synchronize(), then zero them. With a lag, .grad is never in flight.
+
+    On a GPU, gradients are exchanged when the stream that has computed them comes to them, and
+    synchronize() makes the current stream wait for the sums. The host waits until that is enqueued.
+    With device_order "event" or "mark" a rank that fails later may leave wrong sums. The next
+    synchronize() raises PeerFailedError then, and so does check(): call it before you keep the
+    parameters. close() and the end of `with` call it, too.
     """
 
     def __init__(self, model: torch.nn.Module, comm: Any, average: bool = True,
@@ -177,13 +190,16 @@ class GradientSync:
             raise InvalidArgumentError(f"lag is {lag}; expected 0 or 1")
         self._lag = lag
         self._is_owner = not isinstance(comm, Synchronizer)
+        self._streams = self._streams_of(model)  # None: the model is on the host
         if placed is None:
-            placed = self._is_owner
+            placed = self._is_owner and self._streams is None
         if not self._is_owner and options:
             raise InvalidArgumentError(f"{', '.join(options)}: the synchronizer is made already; "
                                        "pass these options to it")
         if self._is_owner:
-            if placed:
+            if self._streams is not None:
+                options.setdefault("device", self._streams.option)
+            elif placed:
                 options.setdefault("gradient_bytes", self.bytes_to_place(model, lag))
             comm = Synchronizer(comm, **options)
         self._synchronizer: Synchronizer = comm
@@ -200,10 +216,12 @@ class GradientSync:
         parameters = [(name, parameter) for name, parameter in model.named_parameters()
                       if parameter.requires_grad]
         for name, parameter in parameters:
-            _check_reducible(name, parameter)
+            _check_reducible(name, parameter, self._device)
+        if self._streams is not None:
+            self._check_device(parameters[0][0], placed)
         self._is_off = False
         self._pending: Dict[str, PersistentAllreduce] = {}  # in the order of submission
-        self._failure: Optional[PeerFailedError] = None  # of the backward pass
+        self._failure: Optional[LmdbioError] = None  # of the backward pass
         self._turn = 0  # of the two halves of _WatchedParameter.sums: that of this iteration
         self._has_late_sums = False  # those of the last iteration are in flight, or not delivered
         scale = 1.0 / synchronizer.size if average else 1.0
@@ -213,7 +231,8 @@ class GradientSync:
             _WatchedParameter(
                 name, parameter,
                 synchronizer.persistent(f"gradient.{name}", tuple(parameter.shape),
-                                        _type_name(parameter), postscale=scale),
+                                        _type_name(parameter), postscale=scale,
+                                        memory="host" if self._streams is None else "device"),
                 self._place_of(parameter) if placed and self._lag == 0 else None)
             for name, parameter in reversed(parameters)]
         # The places of an iteration lie one behind the other, so each half is placed as a whole.
@@ -230,6 +249,27 @@ class GradientSync:
             self._watch(watched)
         weakref.finalize(self, let_go_of_all, [watched.allreduce for watched in self._watched])
         synchronizer.close_before(self._detach)
+
+    @staticmethod
+    def _streams_of(model: torch.nn.Module) -> Optional[Streams]:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                return streams_of(parameter)
+        return None
+
+    @property
+    def _device(self) -> torch.device:
+        return CPU if self._streams is None else self._streams.device
+
+    def _check_device(self, name: str, placed: bool) -> None:
+        if placed:
+            raise InvalidArgumentError(f"{name} is on the device {self._device}; gradients on a "
+                                       "GPU cannot be placed: leave `placed` out")
+        option = self._synchronizer.options()["device"]
+        if option != self._streams.option:
+            raise InvalidArgumentError(
+                f"{name} is on the device {self._device}, and the option device of the "
+                f"synchronizer is {option}; make it with device={self._streams.option}")
 
     def _place_of(self, parameter: torch.nn.Parameter) -> torch.Tensor:
         memory = self._synchronizer.place(parameter.numel() * parameter.element_size())
@@ -250,13 +290,16 @@ class GradientSync:
         self._hooks.append((node, hook))
 
     # An error that ends a backward pass leaves a part of its graph in PyTorch 2.6 until the process
-    # exits, which then crashes. So the failure of a peer waits for synchronize().
+    # exits, which then crashes. So the failure of a peer or of the GPU waits for synchronize().
+    # Other errors are those of the program.
     def _on_gradient(self, watched: _WatchedParameter) -> None:
         if self._is_off or self._failure is not None:
             return
         try:
             self._submit(watched)
-        except PeerFailedError as failure:
+        except LmdbioError as failure:
+            if not (isinstance(failure, PeerFailedError) or type(failure) is LmdbioError):
+                raise
             self._failure = failure
 
     @contextlib.contextmanager
@@ -287,23 +330,39 @@ class GradientSync:
             self._await_late(allreduce)
             gradient = watched.sums[self._turn].copy_(gradient)
         allreduce.set_values(gradient.data_ptr(), gradient)
+        if self._streams is not None:
+            allreduce.set_stream(self._streams.current())
         allreduce.submit()
         self._pending[watched.name] = allreduce
 
+    def _check_sendable(self, name: str, tensor: torch.Tensor) -> None:
+        _check_reducible(name, tensor, CPU if tensor.is_cpu else self._device)
+
+    # The host waits for values on the host only.
+    def _wait_all(self, allreduces: Sequence[PersistentAllreduce]) -> None:
+        if self._streams is None:
+            wait_all(allreduces)
+        else:
+            wait_all_on(allreduces, self._streams.current())
+
     def _submit_tensor(self, name: str, tensor: torch.Tensor, **fields: Any) -> Operation:
-        _check_reducible(name, tensor)
+        self._check_sendable(name, tensor)
         if not tensor.is_contiguous():
             raise InvalidArgumentError(f"{name} is not contiguous")
+        if not tensor.is_cpu:
+            fields.update(memory="device", stream=self._streams.current())
         return self._synchronizer.submit(name, tensor.data_ptr(), tuple(tensor.shape),
                                          _type_name(tensor), tensor, **fields)
 
     def synchronize(self) -> bool:
-        """Waits until every gradient is the sum, or mean, of all ranks. Collective.
+        """Waits until every gradient is the sum, or mean, of all ranks. Collective. On a GPU, later
+        work on the current stream waits.
 
         Returns whether .grad has sums. They are missing only with a lag, in the first iteration and
         in the first one after flush(): then .grad is 0. Take no step of the optimizer.
 
-        Raises PeerFailedError if a rank has failed, also if the backward pass has noticed it.
+        Raises PeerFailedError if a rank has failed, also if the backward pass has noticed it, and
+        LmdbioError if the GPU has.
         """
         error, self._failure = self._failure, None
         if error is not None:
@@ -315,7 +374,7 @@ class GradientSync:
         pending, self._pending = list(self._pending.values()), {}
         if self._lag > 0:
             return self._deliver_late_sums()
-        wait_all(pending)
+        self._wait_all(pending)
         for allreduce in pending:
             allreduce.keeps = None  # .grad may be dropped from now on
         return True
@@ -333,7 +392,10 @@ class GradientSync:
     # After an error the sums of the iteration before are lost: some of them are no sums.
     def _await_late(self, allreduce: PersistentAllreduce) -> None:
         try:
-            allreduce.wait()
+            if self._streams is None:
+                allreduce.wait()
+            else:
+                wait_all_on([allreduce], self._streams.current())
         except BaseException:
             self._has_late_sums = False
             raise
@@ -357,9 +419,19 @@ class GradientSync:
         if not self._has_late_sums:
             return False
         self._has_late_sums = False  # also after an error: some of them are no sums then
-        wait_all([watched.allreduce for watched in self._watched])
+        self._wait_all([watched.allreduce for watched in self._watched])
         self._deliver(1 - self._turn)
         return True
+
+    def check(self) -> None:
+        """Waits until the GPU has the sums that were delivered last. Call it before a checkpoint if
+        device_order is "event" or "mark", with a lag after flush().
+
+        Raises PeerFailedError if a rank has failed and left wrong sums, and LmdbioError if the GPU
+        has failed.
+        """
+        wait_all([watched.allreduce for watched in self._watched
+                  if watched.allreduce.is_enqueued()])
 
     def _check_join(self) -> None:
         if self._has_late_sums:
@@ -372,7 +444,7 @@ class GradientSync:
         tensor that cannot be sent; then none has been sent."""
         tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
         for name, tensor in tensors:
-            _check_reducible(name, tensor)
+            self._check_sendable(name, tensor)
         operations = []
         with torch.no_grad():
             for name, tensor in tensors:
@@ -381,7 +453,10 @@ class GradientSync:
                 operations.append((values, sent, self._submit_tensor(
                     f"parameter.{name}", sent, operation="broadcast", root=root)))
             for values, sent, operation in operations:
-                operation.wait()
+                if sent.is_cpu:
+                    operation.wait()
+                else:
+                    operation.wait_on(self._streams.current())
                 if sent is not values:
                     values.copy_(sent)
 
@@ -397,6 +472,12 @@ class GradientSync:
         if self._has_late_sums and error[0] is None:
             warnings.warn("the sums of the last iteration were not delivered: call flush(), and "
                           "take a step, before the end", RuntimeWarning, stacklevel=2)
+        if error[0] is None:
+            try:
+                self.check()
+            except BaseException as failure:
+                self.__exit__(type(failure), failure, failure.__traceback__)
+                raise
         if self._is_owner:
             self._synchronizer.__exit__(*error)
         else:
@@ -404,11 +485,15 @@ class GradientSync:
 
     def close(self) -> None:
         """Detaches from the model, copies placed gradients to other memory, and closes a
-        synchronizer that GradientSync has made. A given synchronizer calls it when it is closed."""
-        if self._is_owner:
-            self._synchronizer.close()  # calls _detach
-        else:
-            self._detach()
+        synchronizer that GradientSync has made. Errors as check. A given synchronizer detaches it
+        when it is closed."""
+        try:
+            self.check()
+        finally:
+            if self._is_owner:
+                self._synchronizer.close()  # calls _detach
+            else:
+                self._detach()
 
     def _detach(self) -> None:
         self._has_late_sums = False

@@ -1,0 +1,46 @@
+"""The streams of the GPU that holds a tensor, as PyTorch knows them."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+CPU = torch.device("cpu")
+
+
+class Streams:
+    """The streams of one GPU."""
+
+    __slots__ = ("_module", "device")
+
+    def __init__(self, module: Any, device: torch.device) -> None:
+        self._module, self.device = module, device
+
+    @property
+    def option(self) -> int:
+        """The option `device` of a synchronizer for tensors on this GPU."""
+        return self.device.index + 1
+
+    def current(self) -> int:
+        """Returns the cudaStream_t of this thread's current stream."""
+        return self._module.current_stream(self.device).cuda_stream
+
+    def new(self) -> Any:
+        """Returns another stream, as PyTorch has it."""
+        return self._module.Stream(self.device)
+
+    def use(self, stream: Any) -> Any:
+        """Returns a context in which a stream of PyTorch is the current one."""
+        return self._module.stream(stream)
+
+
+def streams_of(tensor: torch.Tensor) -> Optional[Streams]:
+    """Returns the streams of a tensor's GPU. None: it is on no GPU of CUDA."""
+    device = tensor.device
+    module = getattr(torch, device.type, None)
+    if device.index is None or not hasattr(module, "current_stream"):
+        return None
+    if not hasattr(module.current_stream(device), "cuda_stream"):
+        return None
+    return Streams(module, device)

@@ -1,0 +1,130 @@
+"""The GPUs of tests/emulated_gpu as devices of PyTorch: "emulated:0", "emulated:1", ...
+
+Importing it loads the backend of this folder, from $LMDBIO_EMULATED_TORCH. The functions are those
+of torch.cuda that a program uses, and so is `cuda_stream`.
+"""
+
+import contextlib
+import ctypes
+import os
+import sys
+
+import torch
+
+_library = ctypes.CDLL(os.environ["LMDBIO_EMULATED_TORCH"])
+_driver = ctypes.CDLL("libcuda.so.1")
+for _name in ("current_stream", "exchange_stream", "new_stream", "used_bytes", "reserved_bytes"):
+    getattr(_library, f"emulated_torch_{_name}").restype = ctypes.c_int64
+_library.emulated_torch_exchange_stream.argtypes = [ctypes.c_int, ctypes.c_int64]
+_library.emulated_torch_destroy_stream.argtypes = [ctypes.c_int, ctypes.c_int64]
+
+
+def device_count():
+    return _library.emulated_torch_device_count()
+
+
+def current_device():
+    return _library.emulated_torch_current_device()
+
+
+def set_device(device):
+    _library.emulated_torch_set_device(_index_of(device))
+
+
+def is_available():
+    return True
+
+
+def is_initialized():
+    return True
+
+
+def _lazy_init():
+    pass
+
+
+def _is_in_bad_fork():
+    return False
+
+
+def manual_seed_all(_seed):
+    pass
+
+
+def _index_of(device):
+    if device is None:
+        return current_device()
+    index = device if isinstance(device, int) else torch.device(device).index
+    return current_device() if index is None else index
+
+
+class Stream:
+    """A stream of a device; without a number a new one."""
+
+    def __init__(self, device=None, number=None):
+        self.device = torch.device("emulated", _index_of(device))
+        self.cuda_stream = (_library.emulated_torch_new_stream(self.device.index)
+                            if number is None else number)
+
+    def destroy(self):
+        """Work that is queued still runs."""
+        _library.emulated_torch_destroy_stream(self.device.index, self.cuda_stream)
+
+
+def current_stream(device=None):
+    index = _index_of(device)
+    return Stream(index, _library.emulated_torch_current_stream(index))
+
+
+@contextlib.contextmanager
+def stream(used):
+    """Work inside `with` is on this stream."""
+    index = used.device.index
+    before = _library.emulated_torch_exchange_stream(index, used.cuda_stream)
+    try:
+        yield
+    finally:
+        _library.emulated_torch_exchange_stream(index, before)
+
+
+def memory_allocated(_device=None):
+    return _library.emulated_torch_used_bytes()
+
+
+def memory_reserved(_device=None):
+    return _library.emulated_torch_reserved_bytes()
+
+
+class _Control(ctypes.Structure):
+    """The first functions of EmulatedControl in tests/emulated_gpu/emulated_gpu.h."""
+
+    _fields_ = [("reset", ctypes.CFUNCTYPE(None, ctypes.c_uint64)),
+                ("fail_call", ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64,
+                                               ctypes.c_int)),
+                ("faults_left", ctypes.CFUNCTYPE(ctypes.c_uint64)),
+                ("hide_function", ctypes.CFUNCTYPE(None, ctypes.c_char_p)),
+                ("set_version", ctypes.CFUNCTYPE(None, ctypes.c_int)),
+                ("set_device_count", ctypes.CFUNCTYPE(None, ctypes.c_int)),
+                ("set_attribute", ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int)),
+                ("set_reach", ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int, ctypes.c_bool)),
+                ("refuse_imports", ctypes.CFUNCTYPE(None, ctypes.c_int)),
+                ("call_count", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p)),
+                ("objects", ctypes.c_void_p),
+                ("lazy_loads", ctypes.c_void_p),
+                ("queued_count", ctypes.CFUNCTYPE(ctypes.c_uint64)),
+                ("begin_capture", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+def driver_function(name, *arguments):
+    """Calls a function of the driver, and returns its code."""
+    function, found = ctypes.c_void_p(), ctypes.c_int()
+    _driver.cuGetProcAddress_v2(name.encode(), ctypes.byref(function), 12000, ctypes.c_uint64(0),
+                                ctypes.byref(found))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(function.value)(*arguments)
+
+
+_driver.lmdbio_emulated_gpu_control.restype = ctypes.POINTER(_Control)
+control = _driver.lmdbio_emulated_gpu_control().contents
+
+torch.utils.rename_privateuse1_backend("emulated")
+torch._register_device_module("emulated", sys.modules[__name__])
