@@ -6,6 +6,7 @@
     train_digits.py train.lmdb test.lmdb --checkpoint digits.pt
     torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb
     mpirun -n 2 train_digits.py train.lmdb test.lmdb --sync lmdbio
+    torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb --sync lmdbio --device cuda
 
 The content of a batch does not depend on the number of ranks or on --workers, so the loss does not,
 either. With --checkpoint a stopped run continues, with any number of ranks.
@@ -77,6 +78,7 @@ class TorchRanks:
         self.count = 1 if is_one else torch.distributed.get_world_size()
 
     def sum(self, tensor):
+        """Of a tensor on the host, or on the device of the network."""
         if torch.distributed.is_initialized():
             torch.distributed.all_reduce(tensor)
         return tensor
@@ -84,11 +86,11 @@ class TorchRanks:
     def sum_gradients(self, more):
         """Replaces every .grad by its sum over all ranks. Returns `more`, summed as well."""
         mine = [parameter.grad.flatten() for parameter in self._parameters]
-        sums = self.sum(torch.cat([*mine, more]))
-        parts = sums.split([part.numel() for part in [*mine, more]])
+        mine.append(more.to(mine[0].device))
+        parts = self.sum(torch.cat(mine)).split([part.numel() for part in mine])
         for parameter, part in zip(self._parameters, parts):
             parameter.grad.copy_(part.view_as(parameter))
-        return parts[-1]
+        return parts[-1].cpu()
 
     def __enter__(self):
         return self
@@ -100,12 +102,15 @@ class TorchRanks:
 
 
 class LmdbioRanks:
-    """The ranks of an MPI job, which add each gradient as soon as it is computed."""
+    """The ranks of torchrun or MPI, which add each gradient as soon as it is computed."""
 
     def __init__(self, network):
-        from mpi4py import MPI
+        comm = "env"
+        if "RANK" not in os.environ:  # which torchrun and its like set
+            from mpi4py import MPI
 
-        self._gradients = lmdbio.torch.GradientSync(network, MPI.COMM_WORLD, average=False)
+            comm = MPI.COMM_WORLD
+        self._gradients = lmdbio.torch.GradientSync(network, comm, average=False)
         self._sync = self._gradients.synchronizer
         self.rank, self.count = self._sync.rank, self._sync.size
 
@@ -127,29 +132,42 @@ class LmdbioRanks:
         self._gradients.__exit__(*error)
 
 
-def train_epoch(network, optimizer, batches, ranks):
+def device_of(name):
+    """The device of this rank: the ranks of a host have its GPUs in turn."""
+    if name == "cpu":
+        return torch.device(name)
+    gpus = getattr(torch, name).device_count()
+    if gpus == 0:
+        raise ValueError(f"--device {name}: PyTorch finds none")
+    rank = os.environ.get("LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0))
+    return torch.device(name, int(rank) % gpus)
+
+
+def train_epoch(network, optimizer, batches, ranks, device):
     """The mean loss of all records, each computed with the weights before its batch."""
     total = torch.zeros(2, dtype=torch.float64)
     for images, labels in batches:
+        images, labels = images.to(device), labels.to(device)
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(network(images), labels, reduction="sum")
         loss.backward()
         sums = ranks.sum_gradients(torch.tensor([loss.item(), len(labels)], dtype=torch.float64))
         for parameter in network.parameters():
-            parameter.grad /= sums[1]
+            parameter.grad /= sums[1].item()
         optimizer.step()
         total += sums
     return (total[0] / total[1]).item()
 
 
-def test_accuracy(network, path, ranks):
+def test_accuracy(network, path, ranks, device):
     """The share of records with a correct label. Each rank tests its part of the records."""
     with lmdbio.Dataset(path) as dataset:
         digits = [parse_datum(record.value) for record in dataset[ranks.rank::ranks.count]]
     images = torch.tensor([list(data) for data, _ in digits], dtype=torch.float64) / 16
     labels = torch.tensor([label for _, label in digits])
     with torch.no_grad():
-        right = (network(images.reshape(-1, PIXELS)).argmax(1) == labels).sum()
+        found = network(images.reshape(-1, PIXELS).to(device)).argmax(1).cpu()
+        right = (found == labels).sum()
     sums = ranks.sum(torch.tensor([right, len(digits)], dtype=torch.float64))
     return (sums[0] / sums[1]).item()
 
@@ -173,7 +191,9 @@ def parse_options():
     parser.add_argument("--checkpoint", metavar="FILE",
                         help="write FILE after each epoch; continue from it if it exists")
     parser.add_argument("--sync", choices=("torch", "lmdbio"), default="torch",
-                        help="sum gradients with torch.distributed, or with lmdbio under mpirun")
+                        help="sum gradients with torch.distributed, or with lmdbio, which mpirun "
+                             "can start, too")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda for the GPUs of this host")
     parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="end after this epoch")
     options = parser.parse_args()
     checkpoint = options.checkpoint
@@ -182,7 +202,7 @@ def parse_options():
     return options
 
 
-def train(options, network, ranks):
+def train(options, network, ranks, device):
     if options.batch_size % ranks.count != 0:
         raise ValueError(f"--batch-size {options.batch_size} is not a multiple of the "
                          f"{ranks.count} ranks")
@@ -192,7 +212,7 @@ def train(options, network, ranks):
         decode=decode, num_shards=ranks.count, shard_id=ranks.rank)
     first = 0
     if options.checkpoint and os.path.exists(options.checkpoint):
-        saved = torch.load(options.checkpoint)
+        saved = torch.load(options.checkpoint, map_location=device)
         network.load_state_dict(saved["network"])
         optimizer.load_state_dict(saved["optimizer"])
         dataset.load_state_dict(saved["stream"])
@@ -201,8 +221,8 @@ def train(options, network, ranks):
     for epoch in range(first, min(options.epochs, options.stop_after or options.epochs)):
         if epoch > first:
             dataset.set_epoch(epoch)
-        loss = train_epoch(network, optimizer, batches, ranks)
-        accuracy = test_accuracy(network, options.test, ranks)
+        loss = train_epoch(network, optimizer, batches, ranks, device)
+        accuracy = test_accuracy(network, options.test, ranks, device)
         dataset.set_epoch(epoch + 1)
         if ranks.rank == 0:
             if options.checkpoint:
@@ -217,23 +237,25 @@ def check_launcher(options):
     if options.sync == "torch":
         if world_size is None and int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
             raise ValueError("under mpirun, ranks find each other with --sync lmdbio only")
-    elif world_size is not None:
+    elif world_size is not None and "RANK" not in os.environ:
         from mpi4py import MPI
 
         if MPI.COMM_WORLD.size != int(world_size):
             raise ValueError(f"WORLD_SIZE is {world_size}, but MPI has {MPI.COMM_WORLD.size} "
-                             "ranks; start --sync lmdbio with mpirun")
+                             "ranks; start --sync lmdbio with torchrun or mpirun")
 
 
 def main():
     options = parse_options()
     try:
         check_launcher(options)
-        if "WORLD_SIZE" in os.environ:  # torchrun or another launcher started this process
-            torch.distributed.init_process_group("gloo")
-        network = make_network(options.seed)
+        # torchrun or another launcher may have started this process.
+        if options.sync == "torch" and "WORLD_SIZE" in os.environ:
+            torch.distributed.init_process_group("gloo")  # also sums tensors of CUDA
+        device = device_of(options.device)
+        network = make_network(options.seed).to(device)
         with (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network) as ranks:
-            train(options, network, ranks)
+            train(options, network, ranks, device)
     except (lmdbio.LmdbioError, ValueError, OSError) as error:
         print(f"train_digits.py: {error}", file=sys.stderr)
         return 1

@@ -1,5 +1,5 @@
-"""Ranks with a model on a GPU that are killed, whose GPU fails, or that are interrupted. The GPUs
-are those of tests/emulated_torch.
+"""Ranks with a model on a GPU that are killed, whose GPU fails, or that are interrupted; and
+examples/train_digits.py on a GPU. The GPUs are those of tests/emulated_torch.
 
 Exits with 77 without that backend of PyTorch.
 """
@@ -77,6 +77,30 @@ class TorchDeviceFaultsTest(unittest.TestCase):
         self.assertEqual((job.ranks[0].returncode, output), (0, "was interrupted\n"), errors)
         job.ranks[1].kill()
         job.ends()
+
+    def test_train_digits(self):
+        folder = tempfile.TemporaryDirectory(prefix="lmdbio torch ")
+        self.addCleanup(folder.cleanup)
+        for part in ("train", "test"):
+            subprocess.run([os.environ["LMDBIO_MAKE"], "digits", f"{folder.name}/{part}", "--part",
+                            part], check=True, capture_output=True)
+        words = [ROOT / "examples" / "train_digits.py", f"{folder.name}/train",
+                 f"{folder.name}/test", "--epochs", "2"]
+        program = "import emulated_torch, runpy, sys; sys.argv = sys.argv[1:]; " \
+                  "runpy.run_path(sys.argv[0], run_name='__main__')"
+        outputs = []
+        on_gpu = ["-c", program, *words, "--sync", "lmdbio", "--device", "emulated"]
+        for ranks, command in ((1, words), (1, on_gpu), (2, on_gpu)):
+            ends = Job(ranks, *command).ends()
+            for code, _, errors in ends:
+                self.assertEqual(code, 0, errors)
+            outputs.append(ends[0][1])
+        self.assertRegex(outputs[0], r"\Aepoch 1: .*\nepoch 2: .*%\n\Z")
+        losses = [[float(loss) for loss in re.findall(r"loss ([\d.]+)", output)]
+                  for output in outputs]
+        for found in losses[1:]:
+            for loss, expected in zip(found, losses[0], strict=True):
+                self.assertAlmostEqual(loss, expected, delta=1e-6 * expected)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,9 @@ class TrainDigitsTest(unittest.TestCase):
         self.expect_curve(self.train("--workers", 2), self.alone)
         self.expect_curve(self.train(rank_count=2), self.alone)
 
+    def test_gradients_through_lmdbio_without_mpi(self):
+        self.expect_curve(self.train("--sync", "lmdbio", rank_count=2), self.alone)
+
     @unittest.skipUnless(importlib.util.find_spec("mpi4py"), "there is no mpi4py")
     def test_gradients_through_lmdbio_change_nothing(self):
         for rank_count in (1, 2):
