@@ -373,11 +373,24 @@ void HostRuntime::PrepareHugePages(const SlotLimits& limits) {
                             .cores = cores});
 }
 
-SlotLimits HostRuntime::LimitsOfSlots() {
+// As if the host had plenty of free memory.
+SlotLimits HostRuntime::LimitsOfAllMemory(uint64_t ring_bytes) const {
   const int rank_count = reads_alone() ? 1 : context_.member.host->size();
   SlotLimits limits = LimitsFor(context_.decision, context_.options, context_.schedule, rank_count,
-                                context_.member.ranks.rank_count, slots().ring().size());
+                                context_.member.ranks.rank_count, ring_bytes);
   limits.keeping = caching_;
+  return limits;
+}
+
+// Ranks that do not read know no other bound.
+MutableBytes HostRuntime::UsedWindow() const {
+  if (in_place_ || caching_ == FileCaching::kAll) return {};
+  const MutableBytes ring = window_->ring();
+  return ring.first(std::min<uint64_t>(ring.size(), MostReadAhead(LimitsOfAllMemory(ring.size()))));
+}
+
+SlotLimits HostRuntime::LimitsOfSlots() {
+  SlotLimits limits = LimitsOfAllMemory(slots().ring().size());
   if (context_.decision.is_in_place) return limits;
   const uint64_t wanted_bytes = MostReadAhead(limits);
   LimitToRoom(room_bytes_, limits);

@@ -72,6 +72,10 @@ class HostRuntime {
   // The batches of this rank, which borrow the runtime's memory. Requires: Open has succeeded
   std::unique_ptr<BatchSource> MakeBatches();
 
+  // The part of the window that the pages of slots use as a rule. Empty if they lie elsewhere.
+  // Requires: Open has succeeded
+  MutableBytes UsedWindow() const;
+
   bool is_in_place() const { return in_place_.has_value(); }
   // True if this rank finds and checks its own records, in its own thread.
   bool reads_alone() const;
@@ -95,6 +99,7 @@ class HostRuntime {
   Status OpenFileCache();
   Result<uint64_t> MemoryRoomOfHost() const;
   Result<uint64_t> LeastMemoryRoom() const;
+  SlotLimits LimitsOfAllMemory(uint64_t ring_bytes) const;
   SlotLimits LimitsOfSlots();
   Result<std::unique_ptr<Locator>> MakeLocator(const file::Database& database);
   std::unique_ptr<Locator> MakeScan(const file::Database& database);

@@ -92,6 +92,7 @@ class Loader::Impl {
   LoaderCounters counters() const;
   std::string Describe() const;
   const Placement& placement() const { return member_.placement; }
+  MutableBytes window() const { return runtime_ ? runtime_->UsedWindow() : MutableBytes(); }
   std::vector<std::string> TakeNotes() { return notes_.Take(); }
 
  private:
@@ -338,26 +339,39 @@ std::optional<std::string> Loader::TrySave() const {
   return EncodeStreamState(impl_->cursor().State());
 }
 
-Status Loader::Restore(const std::string& state) {
+std::string Loader::SaveBefore(uint64_t batch_number) const {
+  const std::shared_lock lock(replaced_);
+  StreamState state = impl_->cursor().State();
+  state.next_batch = batch_number;
+  return EncodeStreamState(state);
+}
+
+uint64_t Loader::next_batch() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->cursor().next_batch();
+}
+
+Status Loader::Restore(const std::string& state, const std::function<Status()>& leave) {
   current_.Return();
   const std::lock_guard turn(turn_);
   LMDBIO_TRY_VOID(impl_->CheckSameOnAll(state));
   // Checked while this loader still lives: a state that does not fit leaves the stream as it is.
   LMDBIO_TRY_VOID(impl_->CheckState(state));
-  return Reopen(state);
+  return Reopen(state, leave);
 }
 
-Status Loader::SetEpoch(uint64_t epoch) {
+Status Loader::SetEpoch(uint64_t epoch, uint64_t next_batch, const std::function<Status()>& leave) {
   current_.Return();
   const std::lock_guard turn(turn_);
   StreamState state = impl_->cursor().State();
+  state.next_batch = next_batch;
   LMDBIO_TRY_VOID(impl_->CheckSameOnAll(fmt::format("epoch {} {}", epoch, state.next_batch)));
   LMDBIO_TRY_VOID(CheckEpoch(epoch, impl_->schedule().positions_per_epoch()));
   const uint64_t first = epoch * impl_->schedule().positions_per_epoch();
   if (impl_->schedule().Batch(state.next_batch).first_position == first) return {};
   // Batch numbers go on, and batches are cut anew from the first position of the epoch.
   state.schedule.origin = {state.next_batch, first};
-  return Reopen(EncodeStreamState(state));
+  return Reopen(EncodeStreamState(state), leave);
 }
 
 Status Loader::CheckNothingHeld() const {
@@ -373,8 +387,10 @@ Status Loader::CheckNothingHeld() const {
 // both may not fit. If the second one fails to open, it keeps the position and returns the error
 // from every call of Next.
 // Requires: this thread has the turn, so nobody takes a batch meanwhile
-Status Loader::Reopen(const std::string& state) {
-  LMDBIO_TRY_VOID(ranks::Agree(impl_->group(), CheckNothingHeld()));
+Status Loader::Reopen(const std::string& state, const std::function<Status()>& leave) {
+  Status left = leave ? leave() : Status();
+  if (left) left = CheckNothingHeld();
+  LMDBIO_TRY_VOID(ranks::Agree(impl_->group(), std::move(left)));
   const std::lock_guard lock(replaced_);
   LoaderOptions options = impl_->options();
   options.state = state;
@@ -422,6 +438,10 @@ Result<Loader::Step> Loader::NextWithin(std::chrono::milliseconds limit, HeldBat
 Placement Loader::placement() const {
   const std::shared_lock lock(replaced_);
   return impl_->placement();
+}
+MutableBytes Loader::window() const {
+  const std::shared_lock lock(replaced_);
+  return impl_->window();
 }
 uint64_t Loader::record_count() const {
   const std::shared_lock lock(replaced_);

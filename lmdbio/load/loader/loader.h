@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <shared_mutex>
@@ -26,6 +27,7 @@
 
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
 #include "lmdbio/load/files/opened_files.h"
 #include "lmdbio/load/loader/batch.h"
 #include "lmdbio/load/loader/timed_lock.h"
@@ -113,6 +115,10 @@ class Loader {
   std::string Save() const;
   // The same, but nothing if Restore or SetEpoch is under way. Never sleeps.
   std::optional<std::string> TrySave() const;
+  // The same for a program that has not got all batches that were taken: its next batch.
+  std::string SaveBefore(uint64_t batch_number) const;
+  // The number of the batch that the next call takes.
+  uint64_t next_batch() const;
 
   // Continues at `state`, which is the same on all ranks. Collective, as Open. Views of batch()
   // become invalid. The batches that were read ahead are lost; to begin at a state, give it to
@@ -122,13 +128,20 @@ class Loader {
   //                           position
   //         kStale            the state of another dataset; the stream keeps its position
   //         as Open           the loader can no longer be used, as after errors of Next
-  Status Restore(const std::string& state);
+  Status Restore(const std::string& state) { return Restore(state, {}); }
+  // leave  called once `state` is found to fit: returns all batches that are held, and stops the
+  //        use of window(). An error of it is one of all ranks
+  Status Restore(const std::string& state, const std::function<Status()>& leave);
 
   // Continues with the first record of an epoch. Costs nothing if the stream is there already, as
   // after the last batch of an epoch. With Tail::kWrap the last batch has taken records of the next
   // epoch; these records come again. Collective; requires that ranks have had the same batches.
   // Errors: as Restore
-  Status SetEpoch(uint64_t epoch);
+  Status SetEpoch(uint64_t epoch) { return SetEpoch(epoch, next_batch(), {}); }
+  // The same for a program that has not got all batches that were taken.
+  // next_batch  its next batch
+  // leave       as of Restore; not called if the program is there already
+  Status SetEpoch(uint64_t epoch, uint64_t next_batch, const std::function<Status()>& leave);
 
   // The number of records of the database, or of samples of the view, and of batches of an epoch.
   uint64_t record_count() const;
@@ -140,6 +153,12 @@ class Loader {
   uint64_t view_digest() const;
 
   LoaderCounters counters() const;
+
+  // The memory in which the values of most batches lie, as far as readers use it as a rule. Values
+  // of single large batches may lie outside. Empty if values lie in maps of the file, or in a copy
+  // of it that is kept.
+  // Lifetime: until Restore or SetEpoch goes elsewhere, or the loader ends
+  MutableBytes window() const;
 
   // The way in which records are located and read on this rank's host, for example "provenance;
   // uring, direct, 32 deep; blocks of up to 1048576 bytes". Shows the present choices of kAuto.
@@ -158,7 +177,7 @@ class Loader {
   class Impl;
   explicit Loader(std::unique_ptr<Impl> impl);
   Status CheckNothingHeld() const;
-  Status Reopen(const std::string& state);
+  Status Reopen(const std::string& state, const std::function<Status()>& leave);
 
   TimedLock turn_;                      // of the thread that takes a batch, or goes elsewhere
   mutable std::shared_mutex replaced_;  // held exclusively while impl_ is replaced, with turn_
