@@ -74,6 +74,7 @@ MAY_INCLUDE = {
     "device": ["base"],
     "sync/reduce": ["base"],
     "kernels": ["base", "device", "sync/reduce"],
+    "feed": ["base", "device", "kernels", "load/loader"],
     "sync/collective": ["base", "sync/reduce"],
     "sync/over_memory": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "sync/reduce", "sync/collective"],
