@@ -17,6 +17,7 @@ set_target_properties(lmdbio_c PROPERTIES EXPORT_NAME lmdbio)
 lmdbio_install(lmdbio-c lmdbioTargets.cmake lmdbio_c)
 set(c_libraries lmdbio)
 set(man_headers ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio.h
+                ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio_feed.h
                 ${CMAKE_CURRENT_SOURCE_DIR}/api/c/lmdbio_sync.h)
 if(LMDBIO_WITH_MPI)
   set_target_properties(lmdbio_c_mpi PROPERTIES EXPORT_NAME lmdbio_mpi INSTALL_RPATH "$ORIGIN")

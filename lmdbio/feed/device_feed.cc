@@ -64,7 +64,7 @@ Result<std::unique_ptr<DeviceFeed>> DeviceFeed::Open(load::Loader& loader, int o
 DeviceFeed::~DeviceFeed() {
   if (buffers_->is_forked()) {
     // Batches are returned in memory that this process shares with its parent.
-    static_cast<void>(new auto(std::move(taken_)));
+    static_cast<void>(taken_.release());
     static_cast<void>(copier_.release());
     return;
   }
@@ -96,17 +96,17 @@ Status DeviceFeed::CheckStream(device::StreamHandle stream) const {
 // Takes a batch, unless one was taken before, and enqueues its copy. Does not wait for the device.
 Result<DeviceFeed::Begun> DeviceFeed::Begin(milliseconds limit) {
   LMDBIO_TRY(const bool can_begin, copier_->Settle());
-  if (!taken_.is_held()) {
-    LMDBIO_TRY(const BatchStep step, loader_.NextWithin(limit, taken_));
+  if (!taken_->is_held()) {
+    LMDBIO_TRY(const BatchStep step, loader_.NextWithin(limit, *taken_));
     if (step == BatchStep::kEnd) return Begun::kEnd;
     if (step == BatchStep::kNothing) return Begun::kNoBatch;
   }
   if (!can_begin) return Begun::kNoMemory;
-  RowLayout layout = LayoutOf(*taken_, options_.rows);
+  RowLayout layout = LayoutOf(**taken_, options_.rows);
   LMDBIO_TRY(RowBuffer* const buffer, buffers_->Take(layout.size_bytes));
   if (buffer == nullptr) return Begun::kNoMemory;
-  BatchFacts facts(*taken_);
-  if (Status copied = copier_->Copy(taken_, layout, *buffer); !copied) {
+  BatchFacts facts(**taken_);
+  if (Status copied = copier_->Copy(*taken_, layout, *buffer); !copied) {
     if (!copier_->is_broken()) buffers_->GiveBack(*buffer);
     return Fail(std::move(copied).error());
   }
@@ -181,7 +181,7 @@ Result<bool> DeviceFeed::Next(device::StreamHandle stream, FedBatch& batch) {
 Status DeviceFeed::Leave() {
   if (broken_) return Fail(broken_->Copy());
   LMDBIO_TRY_VOID(Keep(copier_->AwaitAll()));
-  taken_.Return();
+  taken_->Return();
   for (const Ready& each : ready_) buffers_->GiveBack(*each.buffer);
   ready_.clear();
   copier_->LeaveWindow();

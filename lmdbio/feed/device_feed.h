@@ -129,7 +129,8 @@ class DeviceFeed {
   const std::shared_ptr<device::Device> gpu_;
   const std::shared_ptr<RowBuffers> buffers_;
   std::unique_ptr<BatchCopier> copier_;
-  load::HeldBatch taken_;    // from the loader, and no copy was enqueued yet
+  // From the loader, if no copy was enqueued yet. Not null.
+  std::unique_ptr<load::HeldBatch> taken_ = std::make_unique<load::HeldBatch>();
   std::deque<Ready> ready_;  // in order
   uint64_t next_batch_;      // of the program
   std::optional<Error> broken_;

@@ -141,6 +141,17 @@ TEST_CASE("Rows are those of liblmdb with every engine and share", "[feed]") {
   }
 }
 
+TEST_CASE("A rank without records in a batch gets it without rows", "[feed]") {
+  const MixedDatabase database;
+  LoaderOptions options = test::WindowOptions();
+  options.global_batch_size = 2;
+  options.max_batches = 30;
+  for (const RowShape shape : {RowShape::kRows, RowShape::kPacked}) {
+    const EmulatedGpu gpu(1);
+    CheckFeed({3, 64}, database.db, options, {.rows = {shape, 0}, .depth = 2});
+  }
+}
+
 // The window is pinned, held in a map, in a file cache, or in memory of this rank.
 TEST_CASE("Values are copied from wherever the loader has them", "[feed]") {
   const MixedDatabase database;

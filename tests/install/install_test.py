@@ -95,7 +95,7 @@ class InstallTest(unittest.TestCase):
         # One for a path, one for a list of files, and one for a synchronizer.
         self.assertEqual(sorted(names), ["OpenInGroup", "OpenInGroup", "OpenSyncInGroup"])
         versions = dict(symbol.split("@@") for symbol in symbols - private)  # by call
-        self.assertEqual(set(versions), declared_in("lmdbio.h", "lmdbio_sync.h"))
+        self.assertEqual(set(versions), declared_in("lmdbio.h", "lmdbio_feed.h", "lmdbio_sync.h"))
         self.assertLessEqual(set(versions.values()), {"LMDBIO_0.1", "LMDBIO_0.2"})
         self.assertEqual(versions["lmdbio_dataset_read"], "LMDBIO_0.1")  # of old programs
         listing = run("nm", "--dynamic", "--defined-only", self.library("liblmdbio_mpi.so"))
@@ -122,7 +122,7 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(found, [], path)
 
     def test_every_call_has_a_man_page(self):
-        headers = "lmdbio.h", "lmdbio_sync.h", "lmdbio_mpi.h"
+        headers = "lmdbio.h", "lmdbio_feed.h", "lmdbio_sync.h", "lmdbio_mpi.h"
         declared = declared_in(*headers)
         self.assertGreater(len(declared), 35)
         overviews = [pathlib.Path(header).stem for header in headers]

@@ -41,7 +41,8 @@ class CheckAbi(unittest.TestCase):
     @classmethod
     def build(cls, header, source):
         (cls.folder / "lmdbio.h").write_text(header, encoding="utf-8")
-        (cls.folder / "lmdbio_sync.h").write_text("", encoding="utf-8")
+        for name in "lmdbio_feed.h", "lmdbio_sync.h":
+            (cls.folder / name).write_text("", encoding="utf-8")
         (cls.folder / "lmdbio.c").write_text(source, encoding="utf-8")
         library = cls.folder / "liblmdbio.so"
         subprocess.run([COMPILER, "-g", "-shared", "-fPIC", cls.folder / "lmdbio.c", "-o", library],

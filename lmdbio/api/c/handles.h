@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -21,8 +22,10 @@
 #include "lmdbio/api/c/c_options.h"
 #include "lmdbio/api/c/handle_table.h"
 #include "lmdbio/api/c/lmdbio.h"
+#include "lmdbio/api/c/lmdbio_feed.h"
 #include "lmdbio/api/c/shared_handle.h"
 #include "lmdbio/base/status.h"
+#include "lmdbio/feed/device_feed.h"
 #include "lmdbio/load/loader/loader.h"
 #include "lmdbio/load/records/record_reader.h"
 #include "lmdbio/ranks/group/group.h"
@@ -37,6 +40,31 @@ struct BatchResult {
   load::HeldBatch held;                // owns keys and values
   std::vector<lmdbio_record> records;  // of the batch
   lmdbio_batch batch = {};
+};
+
+// A batch of a feed, as C callers see it. Must not be moved: `batch` points into it.
+struct FedResult {
+  feed::FedBatch held;
+  std::vector<lmdbio_device_rows> fields;
+  std::vector<lmdbio_record> records;
+  lmdbio_device_batch batch = {};
+
+  // Fills the structs from the batch that is held.
+  void Show();
+};
+
+// A feed that its handle and that of its loader know. Threads take turns.
+// Lifetime: the loader's object outlives it
+struct SharedFeed {
+  std::timed_mutex turn;
+  std::unique_ptr<feed::DeviceFeed> feed;
+};
+
+// The last failure and the last results of one thread on a feed.
+struct FeedResults : ThreadFailure {
+  FedResult next;  // of its last lmdbio_feed_next
+  std::string description;
+  lmdbio_feed_counters counters = {};
 };
 
 // The last failure and the last results of one thread on a loader.
@@ -64,14 +92,33 @@ struct LoaderHandle : SharedHandleState<LoaderResults> {
   std::unique_ptr<load::Loader> loader;  // none if it could not be opened
   std::string options;                   // as JSON
   Log log;
+  std::mutex feed_mutex;           // of the next; not for use in a child of fork()
+  std::weak_ptr<SharedFeed> feed;  // which takes the batches while it exists
 
   bool is_open() const { return loader != nullptr; }
+  std::shared_ptr<SharedFeed> Feed() {
+    const std::lock_guard lock(feed_mutex);
+    return feed.lock();
+  }
   void LogNotes() { log.Say(loader->TakeNotes()); }
   // Leaks the objects in a child of fork(): their destructors would disturb the parent.
   void LeaveAlone() {
     static_cast<void>(new auto(TakeLent()));
     static_cast<void>(loader.release());
     static_cast<void>(group.release());
+  }
+};
+
+struct FeedHandle : SharedHandleState<FeedResults> {
+  std::shared_ptr<LoaderHandle> loader;  // outlives the feed
+  std::shared_ptr<SharedFeed> shared;    // none if it could not be opened
+
+  bool is_open() const { return shared != nullptr; }
+  // As LoaderHandle::LeaveAlone.
+  void LeaveAlone() {
+    static_cast<void>(new auto(TakeLent()));
+    static_cast<void>(new auto(std::move(shared)));
+    static_cast<void>(new auto(std::move(loader)));
   }
 };
 
@@ -101,26 +148,30 @@ struct DatasetHandle : SharedHandleState<DatasetResults> {
   }
 };
 
-// The result of lmdbio_dataset_fetch, _get or _keys, which outlives its dataset; or of
-// lmdbio_fetch.
+// The result of lmdbio_dataset_fetch, _get or _keys, which outlives its dataset; of lmdbio_fetch;
+// or of lmdbio_feed_fetch, which has no values on the host.
 struct ResultHandle : SharedHandleState<ThreadFailure> {
   std::unique_ptr<RecordsResult> of_dataset;  // one of these
   std::unique_ptr<BatchResult> of_loader;
+  std::unique_ptr<FedResult> of_feed;
 
+  // Requires (both): not of_feed
   const std::vector<lmdbio_record>& records() const {
     return of_dataset ? of_dataset->records : of_loader->records;
   }
   size_t field_count() const {
     return of_dataset ? of_dataset->field_count : of_loader->batch.field_count;
   }
-  bool is_open() const { return of_dataset || of_loader; }
+  bool is_open() const { return of_dataset || of_loader || of_feed; }
   void LeaveAlone() {
     static_cast<void>(of_dataset.release());
     static_cast<void>(of_loader.release());
+    static_cast<void>(of_feed.release());
   }
 };
 
 using LoaderTable = HandleTable<lmdbio_loader, LoaderHandle>;
+using FeedTable = HandleTable<lmdbio_feed, FeedHandle>;
 using DatasetTable = HandleTable<lmdbio_dataset, DatasetHandle>;
 using ResultTable = HandleTable<lmdbio_result, ResultHandle>;
 

@@ -21,6 +21,8 @@ namespace {
 constexpr int kVersionNumber =
     LMDBIO_VERSION_MAJOR * 1000000 + LMDBIO_VERSION_MINOR * 1000 + LMDBIO_VERSION_PATCH;
 
+constexpr const char* kOnDeviceWords = "the values of this result lie on a GPU";
+
 lmdbio_record RecordOf(Bytes key, Bytes value, uint64_t position) {
   return {key.data(), value.data(), position, static_cast<uint32_t>(value.size()),
           static_cast<uint32_t>(key.size())};
@@ -222,8 +224,12 @@ void ShowBatch(BatchResult& result) {
 }
 
 // Takes the next batch for `result`, whose earlier batch ends here even if this call fails.
-int Take(LoaderHandle& handle, std::chrono::milliseconds limit, BatchResult& result) {
+int TakeBatch(LoaderHandle& handle, std::chrono::milliseconds limit, BatchResult& result) {
   using Step = load::Loader::Step;
+  if (handle.Feed() != nullptr) {
+    return handle.Keep(LMDBIO_INVALID_ARGUMENT,
+                       "the loader has a feed, which takes the batches; use lmdbio_feed_next");
+  }
   const Result<Step> step = handle.loader->NextWithin(limit, result.held);
   handle.LogNotes();  // after a failure too, because they may explain it
   if (!step) return handle.Keep(step.error());
@@ -239,7 +245,7 @@ int Next(lmdbio_loader* loader, std::chrono::milliseconds limit, const lmdbio_ba
       return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_batch is NULL");
     }
     BatchResult& mine = handle.lent().next;
-    const int status = Take(handle, limit, mine);
+    const int status = TakeBatch(handle, limit, mine);
     if (status == LMDBIO_OK) *out_batch = &mine.batch;
     return status;
   });
@@ -271,12 +277,20 @@ Status CopyValues(const std::vector<lmdbio_record>& records, void* rows, size_t 
   return {};
 }
 
-// Runs `go_on`, which moves the loader elsewhere. The batch of this thread ends here.
+// Runs `go_on` with the loader, or with its feed, and moves it elsewhere. The batch of this thread
+// ends here.
 template <typename GoOn>
 int GoOnElsewhere(lmdbio_loader* loader, GoOn&& go_on) {
   return WithOpen<LoaderTable>(loader, AfterFork::kRefused, [&](LoaderHandle& handle) -> int {
     handle.lent().next.held.Return();
-    const Status status = go_on(*handle.loader);
+    Status status;
+    if (const auto fed = handle.Feed()) {
+      const std::lock_guard turn(fed->turn);
+      status = go_on(*fed->feed);
+      handle.log.Say(fed->feed->TakeNotes());
+    } else {
+      status = go_on(*handle.loader);
+    }
     handle.LogNotes();
     return status ? LMDBIO_OK : handle.Keep(status.error());
   });
@@ -363,7 +377,7 @@ int lmdbio_fetch(lmdbio_loader* loader, uint32_t limit_ms, lmdbio_result** out_r
     lmdbio_result* const result = ResultTable::Of().Add(object);
     const auto limit =
         limit_ms == UINT32_MAX ? load::Loader::kNoLimit : std::chrono::milliseconds(limit_ms);
-    const int status = Take(handle, limit, *object->of_loader);
+    const int status = TakeBatch(handle, limit, *object->of_loader);
     if (status != LMDBIO_OK) {
       ResultTable::Of().Take(result);
       return status;
@@ -393,6 +407,8 @@ int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
     if (out_state == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_state is NULL");
     if (handle.is_forked()) {
       thread_local std::string state_of_parent;
+      // The feed has the position, and a thread of the parent may have had its turn.
+      if (!handle.feed.expired()) return LMDBIO_FORKED;
       std::optional<std::string> state = handle.loader->TrySave();
       if (!state) return LMDBIO_FORKED;
       state_of_parent = std::move(*state);
@@ -400,7 +416,12 @@ int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
       return LMDBIO_OK;
     }
     std::string& state = handle.lent().state;
-    state = handle.loader->Save();
+    if (const auto fed = handle.Feed()) {
+      const std::lock_guard turn(fed->turn);
+      state = fed->feed->Save();
+    } else {
+      state = handle.loader->Save();
+    }
     *out_state = state.c_str();
     return LMDBIO_OK;
   });
@@ -408,12 +429,12 @@ int lmdbio_save(lmdbio_loader* loader, const char** out_state) {
 
 int lmdbio_restore(lmdbio_loader* loader, const char* state) {
   // The loader refuses an empty state, on all ranks alike.
-  return GoOnElsewhere(
-      loader, [&](load::Loader& opened) { return opened.Restore(state == nullptr ? "" : state); });
+  return GoOnElsewhere(loader,
+                       [&](auto& stream) { return stream.Restore(state == nullptr ? "" : state); });
 }
 
 int lmdbio_set_epoch(lmdbio_loader* loader, uint64_t epoch) {
-  return GoOnElsewhere(loader, [&](load::Loader& opened) { return opened.SetEpoch(epoch); });
+  return GoOnElsewhere(loader, [&](auto& stream) { return stream.SetEpoch(epoch); });
 }
 
 int lmdbio_count(lmdbio_loader* loader, uint64_t* out_records, uint64_t* out_batches_per_epoch) {
@@ -549,6 +570,7 @@ int lmdbio_dataset_keys(lmdbio_dataset* dataset, uint64_t first, size_t count,
 int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_bytes,
                               size_t row_count) {
   return WithOpen<ResultTable>(result, AfterFork::kRefused, [&](ResultHandle& handle) -> int {
+    if (handle.of_feed) return handle.Keep(LMDBIO_INVALID_ARGUMENT, kOnDeviceWords);
     const Status copied = CopyValues(handle.records(), rows, row_bytes, row_count);
     return copied ? LMDBIO_OK : handle.Keep(copied.error());
   });
@@ -557,6 +579,7 @@ int lmdbio_result_copy_values(lmdbio_result* result, void* rows, size_t row_byte
 int lmdbio_result_copy_field(lmdbio_result* result, size_t field, void* rows, size_t row_bytes,
                              size_t row_count) {
   return WithOpen<ResultTable>(result, AfterFork::kRefused, [&](ResultHandle& handle) -> int {
+    if (handle.of_feed) return handle.Keep(LMDBIO_INVALID_ARGUMENT, kOnDeviceWords);
     const size_t field_count = handle.field_count();
     if (field >= field_count) {
       return handle.Keep(LMDBIO_INVALID_ARGUMENT,

@@ -1,52 +1,15 @@
 /* c_device_sync_test: tensors on a GPU through lmdbio_sync.h, from C11. The GPU is that of a
  * stand-in (tests/emulated_gpu). With the argument "none" there is no driver. */
 #define _DEFAULT_SOURCE /* usleep */
-#include <dlfcn.h>
 #include <lmdbio_sync.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/api/c/c_check.h"
+#include "tests/api/c/c_driver.h"
 
 enum { COUNT = 1000, SIZE_BYTES = COUNT * sizeof(float), SKIPPED = 77 };
-
-/* The driver, as a program would use it. */
-static int (*lookup)(const char* name, void** function, int version, uint64_t flags, int* found);
-
-/* C has no cast from an object to a function. */
-static void (*function_of(void* object))(void) {
-  void (*function)(void) = NULL;
-  memcpy(&function, &object, sizeof function);
-  return function;
-}
-
-static void (*find(const char* name))(void) {
-  void* found = NULL;
-  int how = 0;
-  CHECK(lookup(name, &found, 12000, 0, &how) == 0 && found != NULL);
-  if (found == NULL) exit(1);
-  return function_of(found);
-}
-
-#define DRIVER(name, ...) ((int (*)(__VA_ARGS__))find(name))
-
-static void* primary = NULL;
-static void* stream = NULL;
-
-static void open_driver(void) {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  CHECK(library != NULL);
-  if (library == NULL) exit(1);
-  lookup = (int (*)(const char*, void**, int, uint64_t, int*))function_of(
-      dlsym(library, "cuGetProcAddress_v2"));
-  CHECK(lookup != NULL);
-  CHECK(DRIVER("cuInit", unsigned)(0) == 0);
-  CHECK(DRIVER("cuDevicePrimaryCtxRetain", void**, int)(&primary, 0) == 0);
-  CHECK(DRIVER("cuCtxSetCurrent", void*)(primary) == 0);
-  CHECK(DRIVER("cuStreamCreateWithPriority", void**, unsigned, int)(&stream, 1, 0) == 0);
-}
 
 /* Memory of the GPU, of COUNT floats. */
 static uint64_t allocate(void) {
@@ -64,9 +27,7 @@ static void fill(uint64_t address, unsigned char value) {
 /* Whether each float that work on the stream sees is `value`. */
 static int has(uint64_t address, float value) {
   static float values[COUNT];
-  CHECK(DRIVER("cuMemcpyDtoHAsync", void*, uint64_t, size_t, void*)(values, address, SIZE_BYTES,
-                                                                    stream) == 0);
-  CHECK(DRIVER("cuStreamSynchronize", void*)(stream) == 0);
+  read_device(values, address, SIZE_BYTES);
   for (int i = 0; i < COUNT; ++i) {
     if (values[i] != value) return 0;
   }
