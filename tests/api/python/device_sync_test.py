@@ -1,52 +1,14 @@
 """Tensors on a GPU through lmdbio.sync. The GPU is that of the stand-in (tests/emulated_gpu)."""
 
-import ctypes
 import unittest
 
 import numpy as np
 
 import lmdbio
 import lmdbio.sync
+from device_driver import Driver
 
 COUNT = 1000
-
-
-class Driver:
-    """The driver, as a program would use it. An error is an AssertionError."""
-
-    def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
-        self.context, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuInit", ctypes.c_uint(0))
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
-        self.call("cuCtxSetCurrent", self.context)
-        self.call("cuStreamCreateWithPriority", ctypes.byref(self.stream), ctypes.c_uint(1), 0)
-
-    def call(self, name, *arguments):
-        function, found = ctypes.c_void_p(), ctypes.c_int()
-        self.library.cuGetProcAddress_v2(name.encode(), ctypes.byref(function), 12000,
-                                         ctypes.c_uint64(0), ctypes.byref(found))
-        code = ctypes.CFUNCTYPE(ctypes.c_int)(function.value)(*arguments)
-        assert code == 0, (name, code)
-
-    def allocate(self):
-        address = ctypes.c_uint64()
-        self.call("cuMemAlloc", ctypes.byref(address), ctypes.c_size_t(4 * COUNT))
-        self.fill(address.value)
-        return address.value
-
-    def fill(self, address):
-        self.call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0x3F),
-                  ctypes.c_size_t(4 * COUNT), self.stream)
-
-    def read(self, address):
-        values = np.empty(COUNT, np.float32)
-        self.call("cuMemcpyDtoHAsync", ctypes.c_void_p(values.ctypes.data),
-                  ctypes.c_uint64(address), ctypes.c_size_t(4 * COUNT), self.stream)
-        self.call("cuStreamSynchronize", self.stream)
-        return values
-
-
 FILLED = np.frombuffer(b"\x3F" * 4 * COUNT, np.float32)
 
 
@@ -54,14 +16,20 @@ class DeviceSyncTest(unittest.TestCase):
     def setUp(self):
         self.driver = Driver()
 
+    def allocate(self):
+        return self.driver.allocate(4 * COUNT, 0x3F)
+
+    def read(self, address):
+        return self.driver.read(address, 4 * COUNT).view(np.float32)
+
     def test_sums_and_counters(self):
         with lmdbio.sync.Synchronizer(device=1, device_collective="staged") as sync:
             for memory in ("device", "ask"):
-                address = self.driver.allocate()
+                address = self.allocate()
                 operation = sync.submit("a", address, (COUNT,), "float32", None, postscale=2.0,
                                         memory=memory, stream=self.driver.stream.value)
                 self.assertIs(operation.wait_on(self.driver.stream.value), operation)
-                np.testing.assert_array_equal(self.driver.read(address), 2 * FILLED)
+                np.testing.assert_array_equal(self.read(address), 2 * FILLED)
                 self.assertTrue(operation.wait().is_done())
             counters = sync.counters()
             self.assertEqual({name: counters[name] for name in (
@@ -76,10 +44,10 @@ class DeviceSyncTest(unittest.TestCase):
 
     def test_sums_in_the_memory_of_the_gpu(self):
         with lmdbio.sync.Synchronizer(device=1, device_buffer_bytes=4 * COUNT) as sync:
-            address = self.driver.allocate()
+            address = self.allocate()
             sync.submit("a", address, (COUNT,), "float32", None, postscale=2.0, memory="device",
                         stream=self.driver.stream.value).wait_on(self.driver.stream.value)
-            np.testing.assert_array_equal(self.driver.read(address), 2 * FILLED)
+            np.testing.assert_array_equal(self.read(address), 2 * FILLED)
             counters = sync.counters()
         # A library without kernels copies the values to the host.
         reduced = counters["device_reduced_count"]
@@ -92,10 +60,10 @@ class DeviceSyncTest(unittest.TestCase):
         self.assertEqual(place.__cuda_array_interface__, {
             "shape": (4 * COUNT,), "typestr": "|u1", "data": (place.address, False),
             "strides": None, "version": 3})
-        self.driver.fill(place.address)
+        self.driver.fill(place.address, 4 * COUNT, 0x3F)
         sync.submit("a", place.address, (COUNT,), "float32", None, postscale=2.0, memory="device",
                     stream=self.driver.stream.value).wait_on(self.driver.stream.value)
-        np.testing.assert_array_equal(self.driver.read(place.address), 2 * FILLED)
+        np.testing.assert_array_equal(self.read(place.address), 2 * FILLED)
         counters = sync.counters()
         # A library without kernels copies the values to the host.
         self.assertEqual(counters["device_copy_count"], 2 * counters["device_tensor_count"])
@@ -113,13 +81,13 @@ class DeviceSyncTest(unittest.TestCase):
 
     def test_results_are_on_the_host(self):
         with lmdbio.sync.Synchronizer(device=1, device_buffer_bytes=4 * COUNT) as sync:
-            operation = sync.submit("a", self.driver.allocate(), (COUNT,), "float32", None,
+            operation = sync.submit("a", self.allocate(), (COUNT,), "float32", None,
                                     operation="allgather", memory="device",
                                     stream=self.driver.stream.value)
             np.testing.assert_array_equal(operation.wait().result(), FILLED)
 
     def test_wrong_memory(self):
-        address = self.driver.allocate()
+        address = self.allocate()
         with lmdbio.sync.Synchronizer() as sync:
             with self.assertRaisesRegex(lmdbio.InvalidArgumentError, "option device"):
                 sync.submit("a", address, (COUNT,), "float32", None, memory="device")

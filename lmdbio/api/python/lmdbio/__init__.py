@@ -37,14 +37,15 @@ from lmdbio._errors import (
     SystemLimitError,
     UnsupportedError,
 )
+from lmdbio._feed import DeviceArray, DeviceBatch, DeviceFeed
 from lmdbio._loader import Loader
 from lmdbio._view import Field, View
 
 __all__ = [
     "AbsentKeyError", "AccessError", "Batch", "ClosedError", "CorruptionError", "Dataset",
-    "Field", "InUseError", "InvalidArgumentError", "InvalidIndexError", "InvalidStateError",
-    "InvalidTypeError", "KeyOrderWarning", "LibraryNotFoundError", "LmdbioError", "Loader",
-    "NotFoundError", "OutOfMemoryError",
+    "DeviceArray", "DeviceBatch", "DeviceFeed", "Field", "InUseError", "InvalidArgumentError",
+    "InvalidIndexError", "InvalidStateError", "InvalidTypeError", "KeyOrderWarning",
+    "LibraryNotFoundError", "LmdbioError", "Loader", "NotFoundError", "OutOfMemoryError",
     "PeerFailedError", "Record", "ResourceExhaustedError", "Spans", "StaleError", "StorageError",
     "SystemLimitError", "UnsupportedError", "View", "version", "views",
 ]

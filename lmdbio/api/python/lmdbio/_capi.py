@@ -61,6 +61,56 @@ class Counters(ctypes.Structure):
     ]
 
 
+class DeviceRowsStruct(ctypes.Structure):
+    """lmdbio_device_rows."""
+
+    _fields_ = [
+        ("rows", ctypes.c_void_p),
+        ("size_bytes", ctypes.c_uint64),
+        ("row_bytes", ctypes.c_uint64),
+        ("offsets", ctypes.c_void_p),
+    ]
+
+
+class DeviceBatchStruct(ctypes.Structure):
+    """lmdbio_device_batch."""
+
+    _fields_ = [
+        ("fields", ctypes.POINTER(DeviceRowsStruct)),
+        ("records", ctypes.c_void_p),
+        ("record_count", ctypes.c_size_t),
+        ("skipped_count", ctypes.c_size_t),
+        ("number", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+        ("first_position", ctypes.c_uint64),
+        ("global_record_count", ctypes.c_uint64),
+        ("ends_epoch", ctypes.c_int),
+        ("field_count", ctypes.c_size_t),
+    ]
+
+
+class FeedOptions(ctypes.Structure):
+    """lmdbio_feed_options."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("device", ctypes.c_int),
+        ("shape", ctypes.c_int),
+        ("row_bytes_min", ctypes.c_uint64),
+        ("depth", ctypes.c_uint32),
+    ]
+
+
+class FeedCounters(ctypes.Structure):
+    """lmdbio_feed_counters."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in (
+            "batch_count", "gathered_count", "staged_count", "device_bytes", "grown_count")),
+        *((name, ctypes.c_double) for name in ("wait_s", "buffer_wait_s")),
+    ]
+
+
 class SyncRequest(ctypes.Structure):
     """lmdbio_sync_request."""
 
@@ -185,6 +235,13 @@ _SIGNATURES = {
     "lmdbio_result_copy_values": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                                   ctypes.c_size_t],
     "lmdbio_result_close": [ctypes.c_void_p],
+    "lmdbio_result_use_on": [ctypes.c_void_p, ctypes.c_void_p],
+    "lmdbio_feed_open": [ctypes.c_void_p, _P(FeedOptions), _P(ctypes.c_void_p)],
+    "lmdbio_feed_fetch": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, _P(ctypes.c_void_p),
+                          _P(_P(DeviceBatchStruct))],
+    "lmdbio_feed_get_counters": [ctypes.c_void_p, _P(_P(FeedCounters))],
+    "lmdbio_feed_describe": [ctypes.c_void_p, _P(ctypes.c_char_p)],
+    "lmdbio_feed_close": [ctypes.c_void_p],
     "lmdbio_dataset_count": [ctypes.c_void_p, _P(ctypes.c_uint64)],
     "lmdbio_dataset_close": [ctypes.c_void_p],
     "lmdbio_sync_open": [_P(SyncOptions), _P(ctypes.c_void_p)],
@@ -214,6 +271,7 @@ _SIGNATURES = {
 # The prefix of the calls on each kind of handle.
 _LOADER, _DATASET, _RESULT = "lmdbio", "lmdbio_dataset", "lmdbio_result"
 _SYNC, _OP = "lmdbio_sync", "lmdbio_sync_op"
+_FEED = "lmdbio_feed"
 
 
 @functools.lru_cache(maxsize=None)
@@ -226,7 +284,7 @@ def library() -> ctypes.CDLL:
             raise LibraryNotFoundError(f"{lib._name} is no liblmdbio of this version: it has no "
                                        f"{name}; set LMDBIO_LIBRARY to another one, or not at all")
         call.argtypes, call.restype = arguments, ctypes.c_int
-    for kind in (_LOADER, _DATASET, _RESULT, _SYNC, _OP):
+    for kind in (_LOADER, _DATASET, _RESULT, _FEED, _SYNC, _OP):
         for name, result in ("message", ctypes.c_char_p), ("errno", ctypes.c_int):
             call = getattr(lib, f"{kind}_{name}")
             call.argtypes, call.restype = [ctypes.c_void_p], result
@@ -257,6 +315,8 @@ def _check(kind: str, handle: ctypes.c_void_p, status: int) -> None:
 check = functools.partial(_check, _LOADER)
 check_dataset = functools.partial(_check, _DATASET)
 check_result = functools.partial(_check, _RESULT)
+check_feed = functools.partial(_check, _FEED)
+feed_failure = functools.partial(_failure, _FEED)
 check_sync = functools.partial(_check, _SYNC)
 check_op = functools.partial(_check, _OP)
 

@@ -331,6 +331,7 @@ class Loader:
         self._opened: Optional[_Opened] = None
         self._of_thread = threading.local()
         self._lent: Optional[weakref.ref] = None
+        self._feed: Optional[weakref.ref] = None  # lmdbio.DeviceFeed
         self._turns: Dict[int, threading.RLock] = {}
         self._end_count = 0  # epochs whose last batch was delivered
         self._is_closed = self._is_closing = False
@@ -406,6 +407,11 @@ class Loader:
             raise InUseError("views of the loader's memory, or batches of other threads, are still "
                              "in use; delete them first")
 
+    def _open_feed(self) -> Any:
+        """Returns the feed that takes the batches; None if there is none."""
+        feed = self._feed() if self._feed is not None else None
+        return feed if feed is not None and feed.is_open and self._is_of_this_process() else None
+
     def _is_of_this_process(self) -> bool:
         return self._opened is not None and self._opened.process == os.getpid()
 
@@ -420,6 +426,9 @@ class Loader:
     def _give_up(self) -> None:
         """Releases the handle: at once, or with the last view of its memory."""
         self._check_may_close()
+        feed = self._open_feed()
+        if feed is not None:
+            feed.close()
         self._end_batch()
         opened, self._opened = self._opened, None
         if opened is not None and self._comm is not None:
@@ -553,7 +562,7 @@ class Loader:
         self._use()
         with self._turn():
             self._check_may_close()
-            if self._is_lent():
+            if self._is_lent() and self._open_feed() is None:
                 self._open(epoch, state)
                 return
             self._end_batch()
