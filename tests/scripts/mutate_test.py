@@ -26,9 +26,9 @@ add_executable(sum_test sum_test.cc)
 }
 
 
-def mutation(name, find, replace, test="sum_test"):
+def mutation(name, find, replace, test="sum_test", more=""):
     return (f'[[mutation]]\nname = "{name}"\nfile = "sum.h"\nfind = "{find}"\n'
-            f'replace = "{replace}"\ntest = "{test}"\n')
+            f'replace = "{replace}"\ntest = "{test}"\n{more}')
 
 
 class MutateTest(unittest.TestCase):
@@ -62,6 +62,26 @@ class MutateTest(unittest.TestCase):
         # The tree itself is not touched.
         self.assertEqual((self.root / "sum.h").read_text(encoding="utf-8"), FILES["sum.h"])
 
+    def test_a_mutation_that_needs_kernels(self):
+        needs = mutation("minus", "a + b", "a - b", more='needs = "kernels"\n')
+        result = self.mutate(mutation("zero", "a + b", "0"), needs)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.splitlines(), [
+            "killed    sum_test: zero",
+            "not run   sum_test: minus (no kernels: there is no nvcc)",
+            "1 of 1 mutations were killed"])
+        # With kernels the tests are built apart.
+        with open(self.root / "CMakeLists.txt", "a", encoding="utf-8") as file:
+            file.write('if(LMDBIO_CUDA STREQUAL "AUTO")\n'
+                       'file(WRITE ${PROJECT_BINARY_DIR}/lmdbio/device_kernels.fatbin "x")\n'
+                       "endif()\n")
+        result = self.mutate(mutation("zero", "a + b", "0"), needs,
+                             mutation("other", "return 7", "return 8", more='needs = "kernels"\n'))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.stdout.splitlines(), [
+            "killed    sum_test: zero", "killed    sum_test: minus", "SURVIVED  sum_test: other",
+            "2 of 3 mutations were killed"])
+
     def test_mistakes_are_told_in_one_line(self):
         for text, told in (
                 (mutation("gone", "a * b", "0"), "has the text to replace 0 times"),
@@ -69,6 +89,7 @@ class MutateTest(unittest.TestCase):
                 (mutation("broken", "a + b", "a +"), "'broken' does not compile"),
                 (mutation("no test", "a + b", "0", "other_test"), "cannot build other_test"),
                 ('[[mutation]]\nname = "short"\n', "'short' has the fields name"),
+                (mutation("luck", "a + b", "0", more='needs = "luck"\n'), "needs = 'kernels'"),
                 ("", "there is no such mutation")):
             result = self.mutate(text)
             self.assertEqual(result.returncode, 1)
