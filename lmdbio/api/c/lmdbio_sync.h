@@ -416,7 +416,8 @@ typedef struct lmdbio_sync_counters { /* check-tree: large-class (a field for ea
   uint64_t device_in_bytes;     /* copied to the GPU */
   uint64_t device_copy_count;   /* copies, and launches that pack or unpack several tensors */
   uint64_t device_wait_ns;      /* time in which the helper thread waited for copies from the GPU */
-  uint64_t device_reduced_count; /* tensors that the GPUs of the ranks have reduced */
+  uint64_t device_reduced_count; /* tensors that the GPUs of the ranks have reduced, or copied
+                                    between each other */
   uint64_t device_reduced_bytes; /* of them, with the gaps between tensors of a bucket */
 } lmdbio_sync_counters;
 

@@ -272,7 +272,7 @@ Executor::Outcome Executor::MoveTensors(const StagedCall& staged, uint64_t chunk
   const StagedWork work{
       std::move(tensors),
       StagedChunks(PlacesOf(staged.requests).offsets, std::move(sizes), chunk_bytes), first.type,
-      staged.prescale};
+      staged.prescale, staged.needs_zeros};
   const auto with_name = [&](const Error& error) {
     if (error.code() == ErrorCode::kPeerFailed) return error.Copy();
     const size_t others = staged.requests.size() - 1;
@@ -282,7 +282,9 @@ Executor::Outcome Executor::MoveTensors(const StagedCall& staged, uint64_t chunk
   };
   const Result<StagedResult> result = run(work);
   if (!result) return Fail(with_name(result.error()));
-  if (result->outcome == CallOutcome::kDeclined || !staged.use.has_output) return result->outcome;
+  if (result->outcome == CallOutcome::kDeclined) return CallOutcome::kDeclined;
+  // Without outputs the work on the host is all, but GPUs may still read an input.
+  if (!staged.use.has_output && staged.order == nullptr) return CallOutcome::kDone;
   for (Task* const task : staged.tasks) {
     if (task == nullptr) continue;
     task->output = {result->is_in, staged.order};
@@ -315,46 +317,50 @@ Executor::Outcome Executor::Stage(const StagedCall& staged, const ChunkCall& cal
 
 // Other ranks may pack the same tensors, because each of them publishes the place of its values. A
 // prescale is a part of packing.
-std::optional<uint64_t> Executor::OffsetInArena(std::span<const Request> requests,
-                                                std::span<Task* const> tasks) const {
-  if (requests[0].prescale != 1) return std::nullopt;
+std::optional<uint64_t> Executor::OffsetInArena(const StagedCall& staged) const {
+  if (staged.prescale != 1) return std::nullopt;
   std::vector<uint64_t> addresses;
-  for (const Task* const task : tasks) {
+  for (const Task* const task : staged.tasks) {
     if (task == nullptr) return std::nullopt;
     const DeviceTensor& tensor = *task->submission.on_device;
-    if (tensor.input != tensor.output) return std::nullopt;
+    if (staged.use.has_input && tensor.input != tensor.output) return std::nullopt;
     addresses.push_back(tensor.output.value);
   }
-  return device_->OffsetOfPlaced(requests, addresses, PlacesOf(requests).offsets);
+  return device_->OffsetOfPlaced(staged.requests, addresses, PlacesOf(staged.requests).offsets);
+}
+
+Executor::Outcome Executor::CallInArena(StagedCall staged, const ArenaValuesCall& call) {
+  ArenaMover& arena = *device_->arena();
+  const std::optional<uint64_t> placed = OffsetInArena(staged);
+  const DataType type = staged.requests[0].type;
+  const auto call_chunk = [&](uint64_t bytes, uint64_t chunk, device::DeviceStream& stream) {
+    const DeviceValues values = {
+        .offset = placed ? *placed + chunk * arena.chunk_bytes() : device_->buffer_offset(),
+        .count = bytes / ElementBytes(type),
+        .type = type};
+    return Transfer(staged.tasks, bytes, [&] { return call(values, chunk, stream); });
+  };
+  staged.order = device_->collectives().order();
+  const ArenaUse use = placed ? ArenaUse::kInPlace : ArenaUse::kPacked;
+  return MoveTensors(staged, arena.chunk_bytes(),
+                     [&](const StagedWork& work) { return arena.Run(work, use, call_chunk); });
 }
 
 Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
                                            std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
-  StagedCall staged{.requests = requests,
-                    .tasks = tasks,
-                    .use = {.has_input = true, .has_output = true},
-                    .prescale = first.prescale,
-                    .order = nullptr};
-  const uint64_t element_bytes = ElementBytes(first.type);
+  const StagedCall staged{.requests = requests,
+                          .tasks = tasks,
+                          .use = {.has_input = true, .has_output = true},
+                          .prescale = first.prescale};
   if (device_ != nullptr && device_->arena() != nullptr) {
-    ArenaMover& arena = *device_->arena();
-    const std::optional<uint64_t> placed = OffsetInArena(requests, tasks);
-    const auto reduce = [&](uint64_t bytes, uint64_t chunk, device::DeviceStream& stream) {
-      const DeviceValues values = {
-          .offset = placed ? *placed + chunk * arena.chunk_bytes() : device_->buffer_offset(),
-          .count = bytes / element_bytes,
-          .type = first.type};
-      return Transfer(tasks, bytes, [&] {
-        return device_->collectives().AllReduce(TagOf(tag, chunk), values, ReductionOf(first),
-                                                stream);
-      });
-    };
-    staged.order = device_->collectives().order();
-    const ArenaUse use = placed ? ArenaUse::kInPlace : ArenaUse::kPacked;
-    return MoveTensors(staged, arena.chunk_bytes(),
-                       [&](const StagedWork& work) { return arena.Run(work, use, reduce); });
+    return CallInArena(
+        staged, [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
+          return device_->collectives().AllReduce(TagOf(tag, chunk), values, ReductionOf(first),
+                                                  stream);
+        });
   }
+  const uint64_t element_bytes = ElementBytes(first.type);
   const auto reduce = [&](MutableBytes values, uint64_t chunk) {
     return Transfer(tasks, values.size(), [&] {
       return collectives_.AllReduce(
@@ -365,7 +371,8 @@ Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
   return Stage(staged, reduce);
 }
 
-// The root copies its input to its own output on the way through the ring, if these are apart.
+// The root copies its input to its own output on the way through the ring or the arena, if these
+// are apart.
 Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
                                             const CallTag& tag) {
   const bool is_root = collectives_.rank() == request.root;
@@ -376,10 +383,15 @@ Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
       return collectives_.Broadcast(TagOf(tag, chunk), values, request.root);
     });
   };
-  return Stage({.requests = {&request, 1},
-                .tasks = {&task, 1},
-                .use = {.has_input = is_root, .has_output = !is_root || is_apart}},
-               send);
+  const StagedCall staged{.requests = {&request, 1},
+                          .tasks = {&task, 1},
+                          .use = {.has_input = is_root, .has_output = !is_root || is_apart},
+                          .needs_zeros = false};
+  if (device_ == nullptr || device_->arena() == nullptr) return Stage(staged, send);
+  return CallInArena(
+      staged, [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
+        return device_->collectives().Broadcast(TagOf(tag, chunk), values, request.root, stream);
+      });
 }
 
 Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {

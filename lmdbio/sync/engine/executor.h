@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,7 +78,9 @@ class Executor {
     std::span<Task* const> tasks;
     TensorUse use;
     double prescale = 1;
-    std::shared_ptr<const StreamOrder> order = nullptr;  // of a reduction on GPUs
+    bool needs_zeros = true;
+    // Of a call on the GPUs, which is under way when it returns; null: only copies to outputs are.
+    std::shared_ptr<const StreamOrder> order = nullptr;
   };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
   Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);
@@ -103,8 +106,11 @@ class Executor {
   std::byte* ViewOf(std::span<const Request> requests, std::span<Task* const> tasks,
                     std::span<const uint64_t> offsets) const;
   // The offset in the arena of tensors that need not be packed.
-  std::optional<uint64_t> OffsetInArena(std::span<const Request> requests,
-                                        std::span<Task* const> tasks) const;
+  std::optional<uint64_t> OffsetInArena(const StagedCall& staged) const;
+  // As Stage, for a call with values in the arena. Requires: there is one
+  using ArenaValuesCall =
+      std::function<Outcome(const DeviceValues& values, uint64_t chunk, device::DeviceStream&)>;
+  Outcome CallInArena(StagedCall staged, const ArenaValuesCall& call);
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;

@@ -130,7 +130,8 @@ struct SyncCounters {                  // check-tree: large-class (a member for 
   uint64_t device_in_bytes = 0;      // copied to the GPU
   uint64_t device_copy_count = 0;    // copies, and launches that pack or unpack several tensors
   uint64_t device_wait_ns = 0;  // time in which the helper thread waited for copies to the host
-  uint64_t device_reduced_count = 0;  // tensors that the GPUs of the ranks have reduced
+  // Tensors that the GPUs of the ranks have reduced, or copied between each other.
+  uint64_t device_reduced_count = 0;
   uint64_t device_reduced_bytes = 0;  // of them, with the gaps between tensors of a bucket
 };
 

@@ -33,7 +33,7 @@ Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const
 }
 
 Status ArenaMover::Pack(const StagedWork& work, uint64_t chunk) {
-  LMDBIO_TRY_VOID(FillZeros(work, chunk));
+  if (work.needs_zeros) LMDBIO_TRY_VOID(FillZeros(work, chunk));
   return Move(CopyWay::kOut, work, chunk);
 }
 

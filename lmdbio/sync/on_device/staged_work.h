@@ -27,6 +27,8 @@ struct StagedWork {
   StagedChunks chunks;                // as large as the memory takes
   DataType type = DataType::kFloat32;
   double prescale = 1;  // of the inputs, in the copy
+  // Whether the call reads the zeros of tensors without input; else they may be any values.
+  bool needs_zeros = true;
 };
 
 struct StagedResult {

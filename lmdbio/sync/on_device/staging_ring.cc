@@ -88,7 +88,7 @@ Status StagingRing::FinishOut(const StagedWork& work, uint64_t chunk, const Stag
   for (const StagedPart& part : work.chunks.PartsOf(chunk)) {
     const MutableBytes place = BytesOf(slot, part.chunk_offset, part.size_bytes);
     if (work.tensors[part.tensor].input.size_bytes == 0) {
-      std::memset(place.data(), 0, place.size());
+      if (work.needs_zeros) std::memset(place.data(), 0, place.size());
     } else if (parts_.packer == nullptr) {
       Scale(work.type, work.prescale, place.data(), place.data(),
             place.size() / ElementBytes(work.type));

@@ -74,6 +74,18 @@ uint64_t DigestOf(const CallTag& tag, const DeviceValues& values, const Reductio
   return TextDigest({reinterpret_cast<const char*>(call), sizeof(call)});
 }
 
+uint64_t DigestOfBroadcast(const CallTag& tag, const DeviceValues& values, int root) {
+  const uint64_t size_bytes = values.count * ElementBytes(values.type);
+  const uint64_t call[] = {static_cast<uint64_t>(root), tag.digest, size_bytes};
+  return TextDigest({reinterpret_cast<const char*>(call), sizeof(call)});
+}
+
+std::vector<int> AllRanks(int count) {
+  std::vector<int> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
@@ -115,7 +127,8 @@ DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, ValuePl
       places_(std::move(places)),
       arena_(std::move(arena)),
       order_(std::move(order)),
-      leaders_(std::move(leaders)) {}
+      leaders_(std::move(leaders)),
+      ranks_(AllRanks(parts.meetings.size())) {}
 
 // Work of this rank may still use the arenas of others, and theirs may use this one.
 DeviceCollectives::~DeviceCollectives() {
@@ -124,9 +137,7 @@ DeviceCollectives::~DeviceCollectives() {
   KeepForever(std::move(arena_));
 }
 
-Status DeviceCollectives::CheckValues(const DeviceValues& values,
-                                      const Reduction& reduction) const {
-  LMDBIO_TRY_VOID(kernels::PlanScale(values.type, reduction.scale));
+Status DeviceCollectives::CheckValues(const DeviceValues& values) const {
   const uint64_t element_bytes = ElementBytes(values.type);
   if (values.count <= arena().size_bytes / element_bytes &&
       arena().Holds(values.offset, values.count * element_bytes)) {
@@ -139,8 +150,27 @@ Status DeviceCollectives::CheckValues(const DeviceValues& values,
 
 Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const DeviceValues& values,
                                                  const Reduction& reduction, DeviceStream& stream) {
-  LMDBIO_TRY_VOID(CheckValues(values, reduction));
-  Result<CallOutcome> outcome = Run(tag, values, reduction, stream);
+  LMDBIO_TRY_VOID(kernels::PlanScale(values.type, reduction.scale));
+  LMDBIO_TRY_VOID(CheckValues(values));
+  return Run({.tag = {DigestOf(tag, values, reduction), tag.is_declined},
+              .offset = values.offset,
+              .workers = leaders_,
+              .enqueue = [&] { return ReducePart(values, reduction, stream); }},
+             stream);
+}
+
+Result<CallOutcome> DeviceCollectives::Broadcast(const CallTag& tag, const DeviceValues& values,
+                                                 int root, DeviceStream& stream) {
+  LMDBIO_TRY_VOID(CheckValues(values));
+  return Run({.tag = {DigestOfBroadcast(tag, values, root), tag.is_declined},
+              .offset = values.offset,
+              .workers = {&root, 1},
+              .enqueue = [&] { return SendValues(values, root, stream); }},
+             stream);
+}
+
+Result<CallOutcome> DeviceCollectives::Run(const DeviceCall& call, DeviceStream& stream) {
+  Result<CallOutcome> outcome = RunSteps(call, stream);
   if (outcome) return outcome;
   // The others may wait for this rank, on the host and on their streams.
   Poison();
@@ -148,20 +178,22 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
   return outcome;
 }
 
-Result<CallOutcome> DeviceCollectives::Run(const CallTag& tag, const DeviceValues& values,
-                                           const Reduction& reduction, DeviceStream& stream) {
-  const uint64_t digest = DigestOf(tag, values, reduction);
-  places_.Publish(values.offset);
+Result<CallOutcome> DeviceCollectives::RunSteps(const DeviceCall& call, DeviceStream& stream) {
+  places_.Publish(call.offset);
   LMDBIO_TRY_VOID(order_->Announce(OrderPoint::kReady, stream));
-  LMDBIO_TRY(const CallOutcome agreed, parts_.meetings.Barrier({digest, tag.is_declined}));
+  LMDBIO_TRY(const CallOutcome agreed, parts_.meetings.Barrier(call.tag));
   if (agreed == CallOutcome::kDeclined) return agreed;
-  LMDBIO_TRY_VOID(ReducePart(values, reduction, stream));
-  LMDBIO_TRY(const CallOutcome enqueued, parts_.meetings.Barrier({digest, false}));
+  LMDBIO_TRY_VOID(call.enqueue());
+  LMDBIO_TRY(const CallOutcome enqueued, parts_.meetings.Barrier({call.tag.digest, false}));
   if (enqueued == CallOutcome::kDeclined) {
-    return Fail(ErrorCode::kInternal, "another rank has left a reduction that it had begun");
+    return Fail(ErrorCode::kInternal, "another rank has left a call that it had begun");
   }
-  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, leaders_, stream));
+  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, call.workers, stream));
   return CallOutcome::kDone;
+}
+
+Status DeviceCollectives::AwaitAllReady(DeviceStream& stream) {
+  return order_->Await(OrderPoint::kReady, ranks_, stream);
 }
 
 // A leader without a part waits for nobody, but others wait for all leaders.
@@ -174,20 +206,29 @@ Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction
       PartOfLeader(values.count * element_bytes,
                    static_cast<uint64_t>(std::distance(leaders_.begin(), place)), leaders_.size());
   if (part.size_bytes > 0) {
-    std::vector<int> ranks(static_cast<size_t>(parts_.meetings.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    LMDBIO_TRY_VOID(order_->Await(OrderPoint::kReady, ranks, stream));
+    LMDBIO_TRY_VOID(AwaitAllReady(stream));
     std::vector<DeviceSpan> spans;
-    spans.reserve(ranks.size());
-    for (const int rank : ranks) {
-      const uint64_t offset = places_.OffsetOf(rank) + part.offset;
-      spans.push_back({arena_.of(rank).begin + offset, part.size_bytes});
+    spans.reserve(ranks_.size());
+    for (const int rank : ranks_) {
+      spans.push_back({PlaceOf(rank) + part.offset, part.size_bytes});
     }
     LMDBIO_TRY_VOID(parts_.kernels->Launch(stream, {.sources = spans,
                                                     .targets = spans,
                                                     .count = part.size_bytes / element_bytes,
                                                     .type = values.type,
                                                     .reduction = reduction}));
+  }
+  return order_->Announce(OrderPoint::kDone, stream);
+}
+
+// The root copies to one rank after the other. The others do nothing.
+Status DeviceCollectives::SendValues(const DeviceValues& values, int root, DeviceStream& stream) {
+  if (parts_.meetings.rank() != root) return {};
+  const uint64_t size_bytes = values.count * ElementBytes(values.type);
+  if (size_bytes > 0) LMDBIO_TRY_VOID(AwaitAllReady(stream));
+  for (const int rank : ranks_) {
+    if (rank == root) continue;
+    LMDBIO_TRY_VOID(stream.Copy(PlaceOf(rank), PlaceOf(root), size_bytes));
   }
   return order_->Announce(OrderPoint::kDone, stream);
 }

@@ -1,4 +1,5 @@
-// lmdbio/sync/over_device/device_collectives.h - ranks of a host reduce values on their GPUs.
+// lmdbio/sync/over_device/device_collectives.h - ranks of a host reduce values on their GPUs, or
+// copy those of one rank.
 //
 //   leader   stream: await "ready" of all | reduce its part of all arenas | "done"
 //   others   stream: "ready"                           | await "done" of the leaders
@@ -12,11 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/device/device.h"
+#include "lmdbio/device/device_address.h"
 #include "lmdbio/device/device_stream.h"
 #include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/ranks/group/group.h"
@@ -90,6 +93,13 @@ class DeviceCollectives {
   Result<CallOutcome> AllReduce(const CallTag& tag, const DeviceValues& values,
                                 const Reduction& reduction, device::DeviceStream& stream);
 
+  // Collective. Copies the values of rank `root` to all ranks, by copy engines and to the bit. The
+  // rest as AllReduce.
+  // root  [0 <= root < ranks; the same on every rank]
+  // Errors: as AllReduce
+  Result<CallOutcome> Broadcast(const CallTag& tag, const DeviceValues& values, int root,
+                                device::DeviceStream& stream);
+
   // After a failure of any rank: no work on a stream waits for another rank any more, as far as the
   // order can do that. Threads: any
   void Poison() { order_->Poison(); }
@@ -110,19 +120,35 @@ class DeviceCollectives {
   DeviceCollectives(const DeviceCollectiveParts& parts, ValuePlaces places, DeviceArena arena,
                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders);
 
+  // Work of some ranks that reads and writes the arenas of all.
+  struct DeviceCall {
+    CallTag tag;
+    uint64_t offset = 0;           // of the values of this rank
+    std::span<const int> workers;  // the ranks that enqueue and announce it
+    std::function<Status()> enqueue;
+  };
+
   // Errors: as AllReduce
-  Status CheckValues(const DeviceValues& values, const Reduction& reduction) const;
-  Result<CallOutcome> Run(const CallTag& tag, const DeviceValues& values,
-                          const Reduction& reduction, device::DeviceStream& stream);
+  Status CheckValues(const DeviceValues& values) const;
+  Result<CallOutcome> Run(const DeviceCall& call, device::DeviceStream& stream);
+  Result<CallOutcome> RunSteps(const DeviceCall& call, device::DeviceStream& stream);
   // The part of the values that this rank reduces, if it is a leader.
   Status ReducePart(const DeviceValues& values, const Reduction& reduction,
                     device::DeviceStream& stream);
+  // The copies to all other ranks, if this rank is the root.
+  Status SendValues(const DeviceValues& values, int root, device::DeviceStream& stream);
+  Status AwaitAllReady(device::DeviceStream& stream);
+  // The values of a rank.
+  device::DeviceAddress PlaceOf(int rank) const {
+    return arena_.of(rank).begin + places_.OffsetOf(rank);
+  }
 
   const DeviceCollectiveParts parts_;
   ValuePlaces places_;
   DeviceArena arena_;
   const std::shared_ptr<StreamOrder> order_;
   const std::vector<int> leaders_;  // ascending; the lowest rank of each GPU
+  const std::vector<int> ranks_;    // all of them
   bool has_left_ = false;
 };
 

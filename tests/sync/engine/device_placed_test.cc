@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/base/kept_memory.h"
 #include "lmdbio/kernels/kernel_image.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/device_job.h"
@@ -21,6 +22,7 @@ using device::DeviceMemory;
 using test::DeviceJob;
 using test::Good;
 using test::GradientOf;
+using test::Must;
 using test::OnDevice;
 using test::ProgramOnDevice;
 using test::SumOf;
@@ -176,6 +178,63 @@ TEST_CASE("A rank that has joined contributes zeros to placed tensors", "[device
   CHECK(job.wrong.lines() == Lines());
 }
 
+// The root has its values in placed memory, and so have some of the others.
+TEST_CASE("A broadcast copies between the memories of the GPU", "[device_placed]") {
+  constexpr size_t kCount = 3000;  // several chunks
+  for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
+    INFO("seed " << seed);
+    PlacedJob job(3, seed);
+    job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
+      const int rank = synchronizer.rank();
+      const device::DeviceSpan place = Good(synchronizer.PlaceOnDevice(kCount * sizeof(float)));
+      const DeviceMemory own = program.Allocate(kCount * sizeof(float));
+      const DeviceAddress memory = rank == 1 ? own.begin() : place.begin;
+      for (int root = 0; root < 3; ++root) {
+        program.WriteLater(memory, test::BytesOfAll(GradientOf(rank, 0, root, kCount)));
+        Submission submission = InPlace(program, "w", memory, kCount);
+        submission.request.operation = Operation::kBroadcast;
+        submission.request.root = root;
+        Handle handle = Good(synchronizer.Submit(std::move(submission)));
+        job.wrong.Expect(handle.WaitOn(program.stream().native()), rank, "WaitOn");
+        job.wrong.Expect(program.ReadNow(memory, kCount * sizeof(float)) ==
+                             test::BytesOfAll(GradientOf(root, 0, root, kCount)),
+                         rank, fmt::format("root {}", root));
+      }
+      if (!HasKernels()) return;
+      const SyncCounters counters = synchronizer.counters();
+      job.wrong.Expect(counters.device_out_bytes + counters.device_in_bytes == 0, rank, "staged");
+      job.wrong.Expect((counters.device_copy_count == 0) == (rank != 1), rank, "copies");
+      job.wrong.Expect(counters.device_reduced_count == 3, rank, "device_reduced_count");
+    });
+    CHECK(job.wrong.lines() == Lines());
+  }
+}
+
+// The program overwrites its memory as soon as it may. Copies to other ranks have read it then.
+TEST_CASE("The root of a broadcast waits until its values are read", "[device_placed]") {
+  for (uint64_t seed = 1; seed <= test::SeedCount(10); ++seed) {
+    INFO("seed " << seed);
+    PlacedJob job(2, seed);
+    job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
+      const int rank = synchronizer.rank();
+      const device::DeviceSpan place = Good(synchronizer.PlaceOnDevice(400));
+      const std::string right = test::BytesOfAll(GradientOf(0, 0, 0, 100));
+      program.WriteLater(place.begin, rank == 0 ? right : std::string(400, 'x'));
+      Submission submission = InPlace(program, "w", place.begin, 100);
+      submission.request.operation = Operation::kBroadcast;
+      Handle handle = Good(synchronizer.Submit(std::move(submission)));
+      job.wrong.Expect(handle.WaitOn(program.stream().native()), rank, "WaitOn");
+      if (rank == 0) {
+        program.WriteLater(place.begin, std::string(400, 'y'));
+        Must(program.stream().Synchronize());  // before its pinned memory is given back
+      } else {
+        job.wrong.Expect(program.ReadNow(place.begin, 400) == right, rank, "other values");
+      }
+    });
+    CHECK(job.wrong.lines() == Lines());
+  }
+}
+
 // Between the tensors of one part the program may have other values.
 TEST_CASE("Values between two tensors of a part are not reduced", "[device_placed]") {
   PlacedJob job(2);
@@ -215,6 +274,15 @@ TEST_CASE("A placed tensor with an output elsewhere is packed", "[device_placed]
     job.wrong.Expect(program.ReadNow(input.begin, 400) == values, rank, "another input");
   });
   CHECK(job.wrong.lines() == Lines());
+}
+
+TEST_CASE("Ranks that have shut down give the memory of their arenas back", "[device_placed]") {
+  PlacedJob job(2);
+  const size_t kept = KeptCount();
+  job.Run([](Synchronizer& synchronizer) { CHECK(synchronizer.PlaceOnDevice(100)); });
+  CHECK(job.wrong.lines() == Lines());
+  CHECK(KeptCount() == kept);
+  CHECK(job.gpu->Objects().total() == 0);
 }
 
 TEST_CASE("Placed memory needs the options of a GPU and of its size", "[device_placed]") {

@@ -156,6 +156,19 @@ TEST_CASE("Tensors in place are not moved", "[arena_mover]") {
   }
 }
 
+TEST_CASE("Zeros that no call reads are not written to the arena", "[arena_mover]") {
+  MoverOnDevice on(1);
+  const DeviceMemory output = on.program.Allocate(64);
+  StagedWork work{{{.input = {}, .output = output.span(), .ready = nullptr}},
+                  StagedChunks({0}, {64}, kArenaBytes)};
+  work.needs_zeros = false;
+  const uint64_t fills = on.gpu->CallCount("cuMemsetD8Async");
+  REQUIRE(on.Run(work));
+  CHECK(on.gpu->CallCount("cuMemsetD8Async") == fills);
+  CHECK(on.mover->counters().copy_count == 1);
+  CHECK(on.Drains());
+}
+
 TEST_CASE("A call that is declined changes no tensor of the arena's", "[arena_mover]") {
   MoverOnDevice on(1);
   TensorInPlace one(on, 3 * kArenaBytes / sizeof(float));

@@ -112,6 +112,68 @@ TEST_CASE("Each rank may have its values at another offset", "[device_collective
   }
 }
 
+TEST_CASE("The values of the root come to all ranks, to the bit", "[device_collectives]") {
+  for (uint64_t seed = 1; seed <= test::SeedCount(10); ++seed) {
+    INFO("seed " << seed);
+    const int rank_count = static_cast<int>(1 + seed % 5);
+    const EmulatedGpu gpu(seed);
+    const Found wrong = RunRanksOnDevice(rank_count, [&](ranks::Group& group, Complaints& mine) {
+      RankOnDevice rank(group, gpu.Open(group.rank() % 2), {});
+      Must(rank.Make(group));
+      Random random(seed * 10 + static_cast<uint64_t>(group.rank()));
+      for (uint64_t call = 0; call < 20; ++call) {
+        const auto root = static_cast<size_t>(call) % static_cast<size_t>(rank_count);
+        const DataType type = kTypes[call % kTypes.size()];
+        const DeviceValues values = {
+            .offset = random.Below(9000), .count = 37 * call, .type = type};
+        const ValuesOfRanks all(rank_count, values, 1000 * seed + call);
+        const std::string& own = all.of[static_cast<size_t>(group.rank())];
+        rank.WriteLater(values.offset, own + "around");
+        const auto outcome = rank.Broadcast({.digest = call}, values, static_cast<int>(root));
+        mine.Expect(outcome && *outcome == CallOutcome::kDone, "not done");
+        mine.Expect(rank.ReadNow(values.offset, own.size() + 6) == all.of[root] + "around",
+                    fmt::format("rank {}, call {}: other bytes", group.rank(), call));
+      }
+      rank.Leave();
+    });
+    CHECK(wrong == Found{});
+  }
+}
+
+TEST_CASE("Ranks that name different roots, or mistake a broadcast, change no arena",
+          "[device_collectives]") {
+  const EmulatedGpu gpu(1);
+  const Found wrong = RunRanksOnDevice(3, [&](ranks::Group& group, Complaints& mine) {
+    RankOnDevice rank(group, gpu.Open(), {});
+    Must(rank.Make(group));
+    const bool is_other = group.rank() == 1;
+    const std::string own(400, static_cast<char>('a' + group.rank()));
+    const DeviceValues values = {.offset = 0, .count = 100};
+    for (int kind = 0; kind < 5; ++kind) {
+      rank.WriteLater(0, own);
+      DeviceValues called = values;
+      if (kind == 2 && is_other) called.count = 99;
+      const CallTag tag = {.digest = kind == 3 && is_other ? 1U : 0U,
+                           .is_declined = kind == 4 && is_other};
+      const auto outcome = kind == 0 && is_other
+                               ? rank.AllReduce(tag, called, ReduceOp::kSum)
+                               : rank.Broadcast(tag, called, kind == 1 && is_other);
+      mine.Expect(outcome && *outcome == CallOutcome::kDeclined, fmt::format("kind {}", kind));
+      mine.Expect(rank.ReadNow(0, own.size()) == own, "an arena has changed");
+    }
+    if (group.rank() == 0) {
+      const uint64_t end = rank.made()->arena().size_bytes;
+      const auto outcome = rank.Broadcast({}, {.offset = end, .count = 1}, 0);
+      mine.Expect(!outcome && outcome.error().code() == ErrorCode::kInvalidArgument,
+                  "values outside are taken");
+    }
+    Must(group.Barrier());
+    ReduceOnce(rank, group, values, ReduceOp::kSum, 7, mine);
+    rank.Leave();
+  });
+  CHECK(wrong == Found{});
+}
+
 // --- Several GPUs ------------------------------------------------------------------------------
 
 TEST_CASE("The parts of leaders cover all values once, at multiples of a cache line",

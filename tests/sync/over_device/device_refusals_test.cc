@@ -259,7 +259,7 @@ TEST_CASE("A rank that leaves a call in the middle is told", "[device_refusals]"
         if (number == 1) Good(rank.AllReduce({}, {.count = 100}, ReduceOp::kSum));
       });
   CHECK(failed.Code(0) == ErrorCode::kInternal);
-  CHECK(failed.Message(0) == "another rank has left a reduction that it had begun");
+  CHECK(failed.Message(0) == "another rank has left a call that it had begun");
   CHECK(failed.Code(1) == ErrorCode::kPeerFailed);
   CHECK(failed.Message(1) == "rank 0 has stopped: " + failed.Message(0));
 }

@@ -34,9 +34,12 @@ struct DrawnCall {
       : reduction(std::array{ReduceOp::kSum, ReduceOp::kMax}[random.Below(2)],
                   random.Below(2) == 0 ? 1.0 : -0.5),
         all(rank_count, Draw(random), random.Next()),
-        decliner(random.Below(8) == 0
-                     ? static_cast<int>(random.Below(static_cast<uint64_t>(rank_count)))
-                     : -1) {}
+        decliner(random.Below(8) == 0 ? DrawRank(rank_count, random) : -1),
+        root(random.Below(3) == 0 ? DrawRank(rank_count, random) : -1) {}
+
+  static int DrawRank(int rank_count, Random& random) {
+    return static_cast<int>(random.Below(static_cast<uint64_t>(rank_count)));
+  }
 
   static DeviceValues Draw(Random& random) {
     constexpr std::array kTypes{DataType::kFloat32, DataType::kFloat16, DataType::kInt64};
@@ -49,7 +52,14 @@ struct DrawnCall {
   Reduction reduction;
   ValuesOfRanks all;
   int decliner;  // -1: none
+  int root;      // of a broadcast; -1: a reduction
 };
+
+std::string CompareCall(const DrawnCall& call, const std::string& mine, const std::string& found) {
+  if (call.decliner >= 0) return found == mine ? "" : "a declined call has changed the arena";
+  if (call.root < 0) return call.all.Compare(found, call.reduction);
+  return found == call.all.of[static_cast<size_t>(call.root)] ? "" : "not the bytes of the root";
+}
 
 // Several calls are enqueued one after the other, and then compared.
 std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& random) {
@@ -61,7 +71,8 @@ std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& rand
     const std::string& mine = call.all.of[self];
     rank.WriteLater(call.all.values.offset, mine, i);
     const CallTag tag = {.digest = i, .is_declined = call.decliner == group.rank()};
-    const auto outcome = rank.AllReduce(tag, call.all.values, call.reduction);
+    const auto outcome = call.root < 0 ? rank.AllReduce(tag, call.all.values, call.reduction)
+                                       : rank.Broadcast(tag, call.all.values, call.root);
     if (!outcome) return outcome.error().message();
     if ((*outcome == CallOutcome::kDeclined) != (call.decliner >= 0)) return "another outcome";
     rank.ReadLater(call.all.values.offset, mine.size(), i);
@@ -71,9 +82,7 @@ std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& rand
     const DrawnCall& call = calls[i];
     const std::string& mine = call.all.of[self];
     const std::string found = rank.BytesRead(call.all.values.offset, mine.size(), i);
-    const std::string wrong = call.decliner < 0 ? call.all.Compare(found, call.reduction)
-                              : found == mine   ? ""
-                                                : "a declined call has changed the arena";
+    const std::string wrong = CompareCall(call, mine, found);
     if (!wrong.empty()) return wrong;
   }
   return "";
@@ -102,7 +111,7 @@ std::string RunRank(ranks::Group& group, OrderKind order, uint64_t seed) {
   return gpu->Objects().total() == 0 ? "" : "objects are left";
 }
 
-TEST_CASE("Ranks that are processes reduce in each order of streams", "[orders]") {
+TEST_CASE("Ranks that are processes reduce and broadcast in each order of streams", "[orders]") {
   for (const OrderKind order : kOrders) {
     for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
       CAPTURE(NameOf(order), seed);

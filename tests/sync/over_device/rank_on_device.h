@@ -122,6 +122,11 @@ class RankOnDevice {
     return made_->AllReduce(tag, values, reduction, stream_);
   }
 
+  Result<sync::CallOutcome> Broadcast(const sync::CallTag& tag, const sync::DeviceValues& values,
+                                      int root) {
+    return made_->Broadcast(tag, values, root, stream_);
+  }
+
   // Waits without a call of the driver that waits.
   void Drain() {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
