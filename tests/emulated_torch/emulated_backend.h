@@ -36,6 +36,9 @@ void SetDevice(c10::DeviceIndex device);
 c10::StreamId CurrentStream(c10::DeviceIndex device);
 c10::StreamId ExchangeStream(c10::DeviceIndex device, c10::StreamId stream);
 c10::StreamId NewStream(c10::DeviceIndex device);
+void DestroyStream(c10::DeviceIndex device, c10::StreamId stream);
+// Waits for the work of all streams of a device. Returns the driver's error.
+device::DriverCode SynchronizeAll(c10::DeviceIndex device);
 device::StreamHandle HandleOf(c10::StreamId stream);
 
 // As PyTorch's own allocator for GPUs: memory that is freed goes to the next tensor of its size on

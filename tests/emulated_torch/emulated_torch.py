@@ -87,6 +87,12 @@ def stream(used):
         _library.emulated_torch_exchange_stream(index, before)
 
 
+def synchronize(device=None):
+    code = _library.emulated_torch_synchronize(_index_of(device))
+    if code != 0:
+        raise RuntimeError(f"the driver fails: {code}")
+
+
 def memory_allocated(_device=None):
     return _library.emulated_torch_used_bytes()
 
@@ -128,3 +134,24 @@ control = _driver.lmdbio_emulated_gpu_control().contents
 
 torch.utils.rename_privateuse1_backend("emulated")
 torch._register_device_module("emulated", sys.modules[__name__])
+
+# The owners of memory that tensors use, by number.
+_kept = {}
+_give_back = ctypes.CFUNCTYPE(None, ctypes.c_int64)(lambda number: _kept.pop(number, None))
+_library.emulated_torch_set_give_back(_give_back)
+_as_tensor = torch.as_tensor
+
+
+def as_tensor(data, dtype=None, device=None):
+    """torch.as_tensor, which knows the memory of CUDA alone."""
+    if not hasattr(data, "__cuda_array_interface__") or torch.device(device).type != "emulated":
+        return _as_tensor(data, dtype=dtype, device=device)
+    found = data.__cuda_array_interface__
+    assert found["typestr"] == "|u1", found
+    number = max(_kept, default=0) + 1
+    _kept[number] = data
+    return torch.ops.emulated.from_address(found["data"][0], found["shape"][0], _index_of(device),
+                                           number)
+
+
+torch.as_tensor = as_tensor

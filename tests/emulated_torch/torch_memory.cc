@@ -1,7 +1,9 @@
 // The driver, streams and memory of the backend, and the functions that emulated_torch.py calls.
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
@@ -123,6 +125,7 @@ struct Memory {
   std::unordered_map<void*, TensorBlock> used;
   std::map<std::tuple<c10::DeviceIndex, c10::StreamId, size_t>, std::vector<void*>> free;
   std::vector<BusyBlock> busy;
+  std::map<c10::StreamId, c10::DeviceIndex> streams;  // but the default ones
   uint64_t used_bytes = 0;
   uint64_t reserved_bytes = 0;
   PinnedRing pinned;
@@ -244,7 +247,32 @@ c10::StreamId NewStream(c10::DeviceIndex device) {
   device::StreamHandle stream = nullptr;
   Check(Driver().StreamCreateWithPriority(&stream, device::kStreamNonBlocking, 0),
         "cuStreamCreateWithPriority");
+  const std::lock_guard lock(TheMemory().mutex);
+  TheMemory().streams.emplace(std::bit_cast<c10::StreamId>(stream), device);
   return std::bit_cast<c10::StreamId>(stream);
+}
+
+void DestroyStream(c10::DeviceIndex device, c10::StreamId stream) {
+  SetDevice(device);
+  const std::lock_guard lock(TheMemory().mutex);
+  TheMemory().streams.erase(stream);
+  Check(Driver().StreamDestroy(HandleOf(stream)), "cuStreamDestroy");
+}
+
+device::DriverCode SynchronizeAll(c10::DeviceIndex device) {
+  SetDevice(device);
+  std::vector<c10::StreamId> streams = {0};
+  {
+    const std::lock_guard lock(TheMemory().mutex);
+    for (const auto& [stream, its_device] : TheMemory().streams) {
+      if (its_device == device) streams.push_back(stream);
+    }
+  }
+  for (const c10::StreamId stream : streams) {
+    const device::DriverCode result = Driver().StreamSynchronize(HandleOf(stream));
+    if (result != device::driver_code::kSuccess) return result;
+  }
+  return device::driver_code::kSuccess;
 }
 
 device::StreamHandle HandleOf(c10::StreamId stream) {
@@ -295,6 +323,30 @@ uint64_t ReservedBytes() {
 
 }  // namespace lmdbio::test
 
+namespace {
+
+void (*give_back)(int64_t number) = nullptr;
+
+// A tensor of bytes in memory that others own. The number tells them when it is gone.
+at::Tensor FromAddress(int64_t address, int64_t size_bytes, int64_t device, int64_t number) {
+  void* const memory = std::bit_cast<void*>(address);
+  c10::DataPtr bytes(
+      memory, std::bit_cast<void*>(number),
+      [](void* context) { give_back(std::bit_cast<int64_t>(context)); },
+      c10::Device(lmdbio::test::kBackend, static_cast<c10::DeviceIndex>(device)));
+  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<size_t>(size_bytes),
+                       std::move(bytes), nullptr, false);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      caffe2::TypeMeta::Make<uint8_t>());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({size_bytes});
+  return tensor;
+}
+
+}  // namespace
+
+TORCH_LIBRARY(emulated, library) { library.def("from_address", FromAddress); }
+
 #define LMDBIO_EXPORT extern "C" __attribute__((visibility("default")))
 
 LMDBIO_EXPORT int emulated_torch_device_count();
@@ -304,6 +356,8 @@ LMDBIO_EXPORT int64_t emulated_torch_current_stream(int device);
 LMDBIO_EXPORT int64_t emulated_torch_exchange_stream(int device, int64_t stream);
 LMDBIO_EXPORT int64_t emulated_torch_new_stream(int device);
 LMDBIO_EXPORT void emulated_torch_destroy_stream(int device, int64_t stream);
+LMDBIO_EXPORT int emulated_torch_synchronize(int device);
+LMDBIO_EXPORT void emulated_torch_set_give_back(void (*function)(int64_t number));
 LMDBIO_EXPORT uint64_t emulated_torch_used_bytes();
 LMDBIO_EXPORT uint64_t emulated_torch_reserved_bytes();
 
@@ -322,9 +376,11 @@ int64_t emulated_torch_new_stream(int device) {
   return lmdbio::test::NewStream(static_cast<c10::DeviceIndex>(device));
 }
 void emulated_torch_destroy_stream(int device, int64_t stream) {
-  using namespace lmdbio::test;
-  SetDevice(static_cast<c10::DeviceIndex>(device));
-  Check(Driver().StreamDestroy(HandleOf(stream)), "cuStreamDestroy");
+  lmdbio::test::DestroyStream(static_cast<c10::DeviceIndex>(device), stream);
 }
+int emulated_torch_synchronize(int device) {
+  return lmdbio::test::SynchronizeAll(static_cast<c10::DeviceIndex>(device));
+}
+void emulated_torch_set_give_back(void (*function)(int64_t number)) { give_back = function; }
 uint64_t emulated_torch_used_bytes() { return lmdbio::test::UsedBytes(); }
 uint64_t emulated_torch_reserved_bytes() { return lmdbio::test::ReservedBytes(); }

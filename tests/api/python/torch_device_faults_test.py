@@ -66,7 +66,8 @@ class TorchDeviceFaultsTest(unittest.TestCase):
             job = Job(1, FOLDER / "torch_device_rank.py", "fault", "host", WITH_CHECK=with_check)
             (code, output, errors), = job.ends()
             self.assertEqual(code, 0, errors)
-            self.assertRegex(output, "^LmdbioError .*CUDA_ERROR_ILLEGAL_ADDRESS")
+            self.assertRegex(output, "^LmdbioError .*CUDA_ERROR_ILLEGAL_ADDRESS.*\n"
+                                     "the gradient: None\n\\Z")
 
     def test_ctrl_c_ends_a_wait_for_the_others(self):
         job = Job(2, FOLDER / "torch_device_rank.py", "ctrl_c", "host")

@@ -58,6 +58,7 @@ def fault(model, order):
                 gradients.check()
     except lmdbio.LmdbioError as error:
         print(type(error).__name__, error, flush=True)
+    print("the gradient:", model.weight.grad, flush=True)
 
 
 def ctrl_c(model, order):

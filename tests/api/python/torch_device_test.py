@@ -95,7 +95,8 @@ class TorchDeviceTest(unittest.TestCase):
         on_host = host_training()
         whole = train(make_model(1), None, "cpu", slice(None))
         self.assertLess((on_host - whole).abs().max().item(), 1e-5)
-        for options in ({}, {"device_order": "mark"}, {"device_order": "event"}, STAGED):
+        for options in ({}, {"placed": False}, {"device_order": "mark"},
+                        {"device_order": "event"}, STAGED, {"placed": False, **STAGED}):
             with self.subTest(options=options):
                 model = make_model(1 if COMM.rank == 0 else 2).to(GPU)
                 with lmdbio.torch.GradientSync(model, COMM, **BUFFER, **options) as gradients:
@@ -135,7 +136,7 @@ class TorchDeviceTest(unittest.TestCase):
 
     def test_a_gradient_under_way_is_kept_and_not_longer(self):
         model = linear()
-        with lmdbio.torch.GradientSync(model, COMM, **BUFFER) as gradients:
+        with lmdbio.torch.GradientSync(model, COMM, placed=False, **BUFFER) as gradients:
             run_backward(model)
             kept, address = weakref.ref(model.weight.grad), model.weight.grad.data_ptr()
             model.weight.grad = None
@@ -147,8 +148,6 @@ class TorchDeviceTest(unittest.TestCase):
     def test_streams_of_the_program(self):
         first, second = emulated_torch.Stream(GPU), emulated_torch.Stream(GPU)
         model = linear()
-        # Else PyTorch advises to make GradientSync on `first`.
-        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         with lmdbio.torch.GradientSync(model, COMM, average=False, **BUFFER) as gradients:
             for step in range(1, 21):
                 with emulated_torch.stream(first):
@@ -162,7 +161,7 @@ class TorchDeviceTest(unittest.TestCase):
         first, second = emulated_torch.Stream(GPU), emulated_torch.Stream(GPU)
         model = linear()
         with emulated_torch.stream(first):
-            made = lmdbio.torch.GradientSync(model, COMM, average=False, **BUFFER)
+            made = lmdbio.torch.GradientSync(model, COMM, average=False, placed=False, **BUFFER)
         with made as gradients:
             for step in range(1, 21):
                 with emulated_torch.stream(first):
@@ -178,6 +177,35 @@ class TorchDeviceTest(unittest.TestCase):
                 with emulated_torch.stream(first):
                     self.assertEqual(again.tolist(), [[7.0] * 3])
                 del again
+
+    def test_placed_gradients(self):
+        for lag in (0, 1):
+            model = make_model(1).to(GPU)
+            size = lmdbio.torch.GradientSync.bytes_to_place(model, lag)
+            with lmdbio.sync.Synchronizer(COMM, device=1, device_gradient_bytes=size,
+                                          **BUFFER) as sync:
+                gradients = lmdbio.torch.GradientSync(model, sync, placed=True, lag=lag)
+                train(model, gradients, GPU, share_of_rank())
+                gradients.flush()
+                addresses = [values.data_ptr() for watched in gradients._watched
+                             for values in watched.sums or [watched.parameter.grad]]
+                self.assertEqual(len(addresses), 4 * (1 + lag))
+                for address in addresses:
+                    self.assertIn(address, sync._placed_on_device)
+                delivered = [parameter.grad.tolist() for parameter in model.parameters()]
+            # They outlive the memory of the synchronizer, which is given back.
+            self.assertEqual([parameter.grad.tolist() for parameter in model.parameters()],
+                             delivered)
+
+    def test_memory_is_given_back_behind_the_work_that_uses_it(self):
+        for _ in range(5):
+            model = make_model(1).to(GPU)
+            with lmdbio.torch.GradientSync(model, COMM, **BUFFER) as gradients:
+                model(torch.ones(4, 7).to(GPU)).sum().backward()
+                gradients.synchronize()
+                copies = [parameter.grad.clone() for parameter in model.parameters()]
+            for copy, parameter in zip(copies, model.parameters()):
+                self.assertEqual(copy.tolist(), parameter.grad.tolist())
 
     def test_gradients_of_several_batches(self):
         model = linear()
@@ -275,7 +303,8 @@ class TorchDeviceTest(unittest.TestCase):
         cause = r"b\.weight is on the device emulated:1; move it to emulated:0"
         self.assert_refused(cause, two, COMM, **BUFFER)
         self.assert_refused(r"b\.weight is on the device emulated:0; move it to cpu", mixed, COMM)
-        self.assert_refused("cannot be placed", linear(), COMM, placed=True, **BUFFER)
+        with self.assertRaisesRegex(MemoryError, "device_gradient_bytes"):
+            lmdbio.torch.GradientSync(linear(), COMM, device_gradient_bytes=1, **BUFFER)
         with lmdbio.sync.Synchronizer(COMM) as sync:
             cause = "weight is on .* option device of the synchronizer is 0; .* device=1"
             self.assert_refused(cause, linear(), sync)
@@ -331,6 +360,8 @@ if __name__ == "__main__":
         print("skipped: run scripts/setup --trainers, and configure again")
         sys.exit(SKIPPED)
     torch.set_num_threads(1)
+    # Where GradientSync is not made on the stream of the backward pass, PyTorch advises to do so.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     np.seterr(all="raise")
     result = unittest.main(exit=False).result
     if not result.wasSuccessful():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Optional
 
 import torch
@@ -25,6 +26,11 @@ class Streams:
     def current(self) -> int:
         """Returns the cudaStream_t of this thread's current stream."""
         return self._module.current_stream(self.device).cuda_stream
+
+    def synchronize(self) -> None:
+        """Waits until the GPU is done. If it has failed, it is done, too."""
+        with contextlib.suppress(RuntimeError):
+            self._module.synchronize(self.device)
 
     def new(self) -> Any:
         """Returns another stream, as PyTorch has it."""

@@ -344,6 +344,7 @@ class Synchronizer:
         self._placed, self._placed_on_device = range(0), range(0)
         self._users: List[Callable[[], Any]] = []
         self._join_checks: List[Callable[[], Any]] = []
+        self._is_shut_down = False
         self._handle = _capi.open_sync(_capi.sync_options_of(**options), _launch.resolve(comm))
         _open[self._handle.value] = self._handle
         self._orphans: _Orphans = _orphans.setdefault(self._handle.value, {})
@@ -567,6 +568,12 @@ class Synchronizer:
     def shutdown(self) -> None:
         """Waits until all ranks have called it and all operations are done. Collective."""
         self._check(_capi.library().lmdbio_sync_shutdown(self._use()))
+        self._is_shut_down = True
+
+    def releases_on_close(self) -> bool:
+        """Returns whether close() gives memory of the GPU back. Work of other ranks may still use
+        it if they have not all called shutdown(): then it stays until the process exits."""
+        return self._is_shut_down or self.size == 1
 
     def close_before(self, close: Callable[[], Any]) -> None:
         """Registers a method that close() calls first, if its object still exists. The method

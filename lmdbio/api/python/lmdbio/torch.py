@@ -162,12 +162,11 @@ class GradientSync:
               follow w[i+1] = w[i] - step(g[i-1]), with g[i-1] taken at w[i-1], which may cost
               accuracy (Romero et al. 2.2.3). The gradients are copied twice and take three times
               the memory
-    placed    place the gradients in the synchronizer's gradient_bytes, so that they are not copied
-              before they are reduced. None: if GradientSync makes the synchronizer, with as many
-              bytes as it needs; a given one needs at least bytes_to_place(model, lag). After
-              zero_grad(set_to_none=True), the default of PyTorch 2, they are copied once: it drops
-              .grad, and the backward pass allocates another one. Gradients on a GPU cannot be
-              placed
+    placed    place the gradients in the synchronizer's gradient_bytes, or device_gradient_bytes on
+              a GPU, so that they are not copied before they are reduced. None: if GradientSync
+              makes the synchronizer, with as many bytes as it needs; a given one needs at least
+              bytes_to_place(model, lag). After zero_grad(set_to_none=True), the default of PyTorch
+              2, they are copied once: it drops .grad, and the backward pass allocates another one
     options   of the Synchronizer that GradientSync makes. For a model on a GPU, `device` is that
               GPU. A given synchronizer has to be made with this option
 
@@ -192,15 +191,16 @@ class GradientSync:
         self._is_owner = not isinstance(comm, Synchronizer)
         self._streams = self._streams_of(model)  # None: the model is on the host
         if placed is None:
-            placed = self._is_owner and self._streams is None
+            placed = self._is_owner
         if not self._is_owner and options:
             raise InvalidArgumentError(f"{', '.join(options)}: the synchronizer is made already; "
                                        "pass these options to it")
         if self._is_owner:
             if self._streams is not None:
                 options.setdefault("device", self._streams.option)
-            elif placed:
-                options.setdefault("gradient_bytes", self.bytes_to_place(model, lag))
+            if placed:
+                options.setdefault("gradient_bytes" if self._streams is None
+                                   else "device_gradient_bytes", self.bytes_to_place(model, lag))
             comm = Synchronizer(comm, **options)
         self._synchronizer: Synchronizer = comm
         self._model = model
@@ -218,12 +218,13 @@ class GradientSync:
         for name, parameter in parameters:
             _check_reducible(name, parameter, self._device)
         if self._streams is not None:
-            self._check_device(parameters[0][0], placed)
+            self._check_device(parameters[0][0])
         self._is_off = False
         self._pending: Dict[str, PersistentAllreduce] = {}  # in the order of submission
         self._failure: Optional[LmdbioError] = None  # of the backward pass
         self._turn = 0  # of the two halves of _WatchedParameter.sums: that of this iteration
         self._has_late_sums = False  # those of the last iteration are in flight, or not delivered
+        self._is_placed = placed
         scale = 1.0 / synchronizer.size if average else 1.0
         # Gradients become ready from the last layer to the first. A bucket whose gradients lie in
         # this order is not packed.
@@ -261,10 +262,7 @@ class GradientSync:
     def _device(self) -> torch.device:
         return CPU if self._streams is None else self._streams.device
 
-    def _check_device(self, name: str, placed: bool) -> None:
-        if placed:
-            raise InvalidArgumentError(f"{name} is on the device {self._device}; gradients on a "
-                                       "GPU cannot be placed: leave `placed` out")
+    def _check_device(self, name: str) -> None:
         option = self._synchronizer.options()["device"]
         if option != self._streams.option:
             raise InvalidArgumentError(
@@ -272,12 +270,16 @@ class GradientSync:
                 f"synchronizer is {option}; make it with device={self._streams.option}")
 
     def _place_of(self, parameter: torch.nn.Parameter) -> torch.Tensor:
-        memory = self._synchronizer.place(parameter.numel() * parameter.element_size())
-        return torch.from_numpy(memory).view(parameter.dtype).view(parameter.shape)
+        size = parameter.numel() * parameter.element_size()
+        if self._streams is None:
+            memory = torch.from_numpy(self._synchronizer.place(size))
+        else:
+            memory = torch.as_tensor(self._synchronizer.place_on_device(size), device=self._device)
+        return memory.view(parameter.dtype).view(parameter.shape)
 
     @staticmethod
     def bytes_to_place(model: torch.nn.Module, lag: int = 0) -> int:
-        """Returns the smallest gradient_bytes that `placed` needs."""
+        """Returns the smallest gradient_bytes, or device_gradient_bytes, that `placed` needs."""
         return (1 + lag) * sum((parameter.numel() * parameter.element_size() + 63) // 64 * 64
                    for parameter in model.parameters() if parameter.requires_grad)
 
@@ -495,6 +497,14 @@ class GradientSync:
             else:
                 self._detach()
 
+    def _copy_of(self, gradient: torch.Tensor) -> Optional[torch.Tensor]:
+        try:
+            return gradient.clone()
+        except RuntimeError:
+            if self._streams is None:
+                raise
+            return None  # the GPU has failed, and its values are lost
+
     def _detach(self) -> None:
         self._has_late_sums = False
         for _, hook in self._hooks:
@@ -504,5 +514,8 @@ class GradientSync:
         for watched in self._watched:
             watched.allreduce.let_go()
             if watched.place is not None and watched.parameter.grad is not None:
-                watched.parameter.grad = watched.parameter.grad.clone()
+                watched.parameter.grad = self._copy_of(watched.parameter.grad)
             watched.place, watched.sums = None, []
+        if (self._streams is not None and self._is_placed
+                and self._synchronizer.releases_on_close()):
+            self._streams.synchronize()  # its memory goes with the synchronizer
