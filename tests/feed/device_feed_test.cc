@@ -64,6 +64,9 @@ LoaderOptions FourEach(uint64_t batches) {
   return options;
 }
 
+// For waits that must end.
+constexpr auto kLimit = milliseconds(20'000);
+
 // A rank alone, with its loader, its feed and its program.
 struct FedRank {
   FedRank(const std::string& path, const LoaderOptions& loader_options,
@@ -75,7 +78,7 @@ struct FedRank {
   device::StreamHandle stream() { return program.stream().native(); }
   // The next batch of the program, whose rows it reads later.
   void Take() {
-    REQUIRE(Good(feed->Next(stream(), batch)));
+    REQUIRE(Good(feed->NextWithin(kLimit, stream(), batch)) == BatchStep::kBatch);
     reader.Add(batch, stream());
   }
   void TakeToEnd() {
@@ -130,9 +133,9 @@ TEST_CASE("A batch has the facts of the loader's batch", "[feed]") {
 
 TEST_CASE("In steady state no call waits, and a batch is one launch", "[feed]") {
   const FeedDatabase database;
-  LoaderOptions options = FourEach(200);
-  FedRank rank(database.path(), options, {.rows = {RowShape::kRows, 600}, .depth = 2});
-  for (int i = 0; i < 20; ++i) {
+  FedRank rank(database.path(), FourEach(0), {.rows = {RowShape::kRows, 600}, .depth = 2});
+  // The loader may be late at first. Then the feed has fewer buffers.
+  for (int i = 0; i < 20 || rank.feed->counters().grown_count < 3; ++i) {
     REQUIRE(Good(rank.feed->Next(rank.stream(), rank.batch)));
   }
   const std::vector<const char*> waiting = {
@@ -166,11 +169,15 @@ TEST_CASE("In steady state no call waits, and a batch is one launch", "[feed]") 
 TEST_CASE("The feed is ahead of its program by its depth", "[feed]") {
   const FeedDatabase database;
   for (const uint32_t depth : {1U, 2U}) {
-    FedRank rank(database.path(), FourEach(16), {.rows = {}, .depth = depth});
-    rank.Take();
-    Must(rank.program.stream().Synchronize());
-    rank.Take();
-    CHECK(rank.loader->next_batch() == 2 + depth);
+    FedRank rank(database.path(), FourEach(0), {.rows = {}, .depth = depth});
+    uint64_t most = 0;
+    // At first the loader may not have a batch when the feed asks for it.
+    for (uint64_t taken = 1; taken < 20 || most < depth; ++taken) {
+      REQUIRE(Good(rank.feed->Next(rank.stream(), rank.batch)));
+      Must(rank.program.stream().Synchronize());
+      most = std::max(most, rank.loader->next_batch() - taken);
+    }
+    CHECK(most == depth);
   }
 }
 
@@ -182,18 +189,19 @@ TEST_CASE("A stream resumes behind the batches that the program has got", "[feed
   {
     FedRank first(database.path(), options, {.rows = {}, .depth = 3});
     CHECK(first.feed->Save() == first.loader->SaveBefore(0));
-    for (int i = 0; i < 7; ++i) first.Take();
-    CHECK(first.loader->next_batch() > 7);
+    // The loader may not have a batch when the feed asks for it.
+    for (uint64_t taken = 0; taken < 7 || first.loader->next_batch() == taken; ++taken) {
+      first.Take();
+    }
     state = first.feed->Save();
     records = first.Records();
-    CHECK(records.size() == 28);
+    CHECK(records.size() < 80);
   }
   LoaderOptions resumed = options;
   resumed.state = state;
   FedRank second(database.path(), resumed);
   second.TakeToEnd();
   auto rest = second.Records();
-  CHECK(rest.size() == 52);
   records.merge(rest);
   CHECK(rest.empty());
   CHECK((records == database.Expected(options)));
@@ -232,9 +240,9 @@ TEST_CASE("An epoch that the program has reached keeps the batches ahead", "[fee
   for (int i = 0; i < 15; ++i) rank.Take();
   CHECK(rank.batch.facts().ends_epoch());
   const uint64_t pins = rank.gpu->CallCount("cuMemHostRegister");
-  REQUIRE(rank.loader->next_batch() > 15);
+  const uint64_t taken = rank.loader->next_batch();
   REQUIRE(rank.feed->SetEpoch(1));
-  CHECK(rank.loader->next_batch() > 15);
+  CHECK(rank.loader->next_batch() == taken);
   CHECK(rank.gpu->CallCount("cuMemHostRegister") == pins);
   rank.Take();
   CHECK(rank.batch.facts().first_position() == 60);
@@ -282,13 +290,13 @@ TEST_CASE("A batch may be used on a second stream", "[feed]") {
 
 TEST_CASE("A feed waits for the program's work, and not beyond its limit", "[feed]") {
   const FeedDatabase database;
-  FedRank rank(database.path(), FourEach(20), {.rows = {}, .depth = 1});
+  FedRank rank(database.path(), FourEach(40), {.rows = {}, .depth = 1});
   auto endless = std::make_unique<EndlessWork>(*rank.opened);
   BatchStep step = BatchStep::kBatch;
   int taken = 0;
   endless->BeginOn(rank.program.stream());
   // Before that, the loader may not have the batch within the limit.
-  while (rank.feed->counters().buffer_wait_s == 0) {
+  while (rank.feed->counters().buffer_wait_s == 0 && taken < 20) {
     step = Good(rank.feed->NextWithin(milliseconds(20), rank.stream(), rank.batch));
     if (step == BatchStep::kBatch) rank.reader.Add(rank.batch, rank.stream()), ++taken;
   }
@@ -296,7 +304,7 @@ TEST_CASE("A feed waits for the program's work, and not beyond its limit", "[fee
   CHECK(taken == 2);
   endless->End();
   rank.TakeToEnd();
-  CHECK((rank.Records() == database.Expected(FourEach(20))));
+  CHECK((rank.Records() == database.Expected(FourEach(40))));
 }
 
 TEST_CASE("Rows that a stream never leaves are kept, and nothing waits for ever", "[feed]") {
@@ -360,14 +368,14 @@ TEST_CASE("A GPU without memory fails a batch that the program needs, and keeps 
   const FeedDatabase database;
   FedRank rank(database.path(), FourEach(20), {.rows = {RowShape::kRows, 1 << 20}, .depth = 4});
   std::vector<FedBatch> kept;
-  Result<bool> found = true;
-  while (found && *found && kept.size() < 19) {  // of 4 MiB each; the GPU has 64
-    found = rank.feed->Next(rank.stream(), rank.batch);
-    if (found) kept.push_back(std::move(rank.batch));
+  Result<BatchStep> step = BatchStep::kBatch;
+  while (step && *step == BatchStep::kBatch && kept.size() < 19) {  // 4 MiB each; the GPU has 64
+    step = rank.feed->NextWithin(kLimit, rank.stream(), rank.batch);
+    if (step) kept.push_back(std::move(rank.batch));
   }
-  REQUIRE_FALSE(found);
-  CHECK(found.error().code() == ErrorCode::kResourceExhausted);
-  CHECK_THAT(found.error().message(),
+  REQUIRE_FALSE(step);
+  CHECK(step.error().code() == ErrorCode::kResourceExhausted);
+  CHECK_THAT(step.error().message(),
              ContainsSubstring(fmt::format("the program has {} batches", kept.size())));
   CHECK(kept.size() > 8);
   const uint64_t next = kept.size();
