@@ -92,7 +92,8 @@ MAY_INCLUDE = {
     "sync/request": ["base", "sync/reduce"],
     "sync/on_device": [
         "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
-        "sync/collective", "sync/over_device", "sync/request"],
+        "sync/collective", "sync/over_device", "sync/over_wire", "sync/over_device_wire",
+        "sync/request"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
@@ -101,8 +102,8 @@ MAY_INCLUDE = {
         "base", "ranks/health", "sync/request", "sync/graph", "sync/control", "sync/transport"],
     "sync/engine": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "device", "sync/reduce",
-        "sync/collective", "sync/over_device", "sync/tiers", "sync/request", "sync/on_device",
-        "sync/graph", "sync/control", "sync/transport", "sync/rounds"],
+        "sync/collective", "sync/over_device", "sync/over_wire", "sync/tiers", "sync/request",
+        "sync/on_device", "sync/graph", "sync/control", "sync/transport", "sync/rounds"],
     "sync/over_mpi": [
         "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
         "sync/over_wire", "sync/transport"],

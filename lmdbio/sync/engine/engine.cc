@@ -100,7 +100,7 @@ Engine::~Engine() {
     const Error why = ClosedError();
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
-    if (parts_.device != nullptr) parts_.device->Stop();
+    if (parts_.device != nullptr) parts_.device->Stop(why);
   }
   parts_.transport.Wake();
   if (thread_.joinable()) thread_.join();

@@ -387,7 +387,8 @@ Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
                           .tasks = {&task, 1},
                           .use = {.has_input = is_root, .has_output = !is_root || is_apart},
                           .needs_zeros = false};
-  if (device_ == nullptr || device_->arena() == nullptr) return Stage(staged, send);
+  const bool has_arena = device_ != nullptr && device_->arena() != nullptr;
+  if (!has_arena || device_->collectives().host_count() > 1) return Stage(staged, send);
   return CallInArena(
       staged, [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
         return device_->collectives().Broadcast(TagOf(tag, chunk), values, request.root, stream);

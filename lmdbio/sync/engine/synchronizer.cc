@@ -17,6 +17,7 @@
 #include "lmdbio/sync/engine/task.h"
 #include "lmdbio/sync/graph/plan.h"
 #include "lmdbio/sync/on_device/sync_device.h"
+#include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/request_checks.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
 #include "lmdbio/sync/transport/shared_transport.h"
@@ -166,6 +167,18 @@ uint64_t RegisteredBytes(const SyncOptions& options) {
   return options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64);
 }
 
+// The algorithms between the GPUs of several hosts. There is no trial with values on a GPU.
+WireTable DeviceTable(const SyncOptions& options) {
+  WireTable table = UsualWireTable();
+  const Result<WireAlgorithm> algorithm = ParseWireAlgorithm(options.collective);
+  if (algorithm) table = OneWireAlgorithm(*algorithm, kUsualChunkBytes, kUsualChunkDepth);
+  for (WireChoice& row : table) {
+    if (options.chunk_bytes > 0) row.chunk_bytes = options.chunk_bytes;
+    if (options.chunk_depth > 0) row.chunk_depth = options.chunk_depth;
+  }
+  return table;
+}
+
 // The options and parts that must be the same on every rank, as text.
 std::string CommonWords(const SyncOptions& options, const SyncParts& parts) {
   const auto origin = [](bool is_given) { return is_given ? "given" : "own"; };
@@ -274,7 +287,7 @@ Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
   if (options.device_order != "auto") {
     LMDBIO_TRY(wanted.order, ParseOrder(options.device_order));
   }
-  return device->MakeArena(group, *collectives, wanted);
+  return device->MakeArena(group, *collectives, wanted, DeviceTable(options), *watchful_health);
 }
 
 // Makes sure that no work of the GPU uses memory that is freed. After a failure of MPI's calls, MPI

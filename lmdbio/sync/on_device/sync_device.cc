@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/kept_memory.h"
 #include "lmdbio/sync/over_device/event_wait.h"
+#include "lmdbio/sync/over_device_wire/device_wire.h"
+#include "lmdbio/sync/over_wire/link_wire.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -91,8 +94,14 @@ Status SyncDevice::MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::He
 }
 
 Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
-                             const SyncArenaOptions& options) {
+                             const SyncArenaOptions& options, const WireTable& table,
+                             ranks::Health& health) {
   buffer_offset_ = AlignUp(options.gradient_bytes, kPartBytes);
+  const std::function<Status()> check = [waits = waits_.get()] { return waits->Check(); };
+  const auto make_between = [&](ranks::Group& roots) -> Result<std::unique_ptr<BetweenHosts>> {
+    LMDBIO_TRY(auto wire, OpenLinkWire(roots, health, {.known_as = group.rank()}));
+    return DeviceWire::Make(roots, std::move(wire), {*device_, *kernels_, check}, {.table = table});
+  };
   LMDBIO_TRY(
       collectives_,
       DeviceCollectives::Make(
@@ -100,7 +109,8 @@ Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
           {.gpu = *device_,
            .kernels = kernels_.get(),
            .meetings = meetings,
-           .check = [waits = waits_.get()] { return waits->Check(); }},
+           .check = check,
+           .make_between = make_between},
           {.arena_bytes = buffer_offset_ + options.buffer_bytes, .order = options.order}, notes_));
   if (collectives_ == nullptr) return {};
   const DeviceSpan buffer = {collectives_->arena().begin + buffer_offset_, options.buffer_bytes};
@@ -151,9 +161,9 @@ Status SyncDevice::LeaveInPeace() {
   return collectives_ != nullptr ? collectives_->LeaveInPeace() : Status();
 }
 
-void SyncDevice::Stop() {
+void SyncDevice::Stop(const Error& why) {
   waits_->Stop();
-  Poison();
+  if (collectives_ != nullptr) collectives_->Stop(why);
 }
 
 void SyncDevice::Poison() {
@@ -226,7 +236,9 @@ std::vector<std::string> SyncDevice::Description() const {
       "GPU {} ({}): tensors pass through {} chunks of {} bytes of pinned memory, packed by {}",
       facts.ordinal, facts.name, ring_->slot_count(), ring_->chunk_bytes(),
       kernels_ != nullptr ? "kernels" : "one copy each")};
-  if (collectives_ != nullptr) lines.push_back(collectives_->Description());
+  if (collectives_ == nullptr) return lines;
+  std::istringstream words(collectives_->Description());
+  for (std::string line; std::getline(words, line);) lines.push_back(line);
   return lines;
 }
 

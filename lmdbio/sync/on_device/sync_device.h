@@ -31,6 +31,7 @@
 #include "lmdbio/sync/on_device/event_pool.h"
 #include "lmdbio/sync/on_device/staging_ring.h"
 #include "lmdbio/sync/over_device/device_collectives.h"
+#include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
 
@@ -81,8 +82,11 @@ class SyncDevice {
   // Collective over `group`. Makes the arena, if the ranks can reduce on their GPUs. Once, after
   // MakeRing.
   // meetings  of the same ranks; outlive this
-  // Errors: as DeviceCollectives::Make and ArenaMover::Make
-  Status MakeArena(ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options);
+  // table     of messages between hosts
+  // health    as in MakeRing
+  // Errors: as DeviceCollectives::Make, ArenaMover::Make, OpenLinkWire and DeviceWire::Make
+  Status MakeArena(ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options,
+                   const WireTable& table, ranks::Health& health);
   // Makes the memory of Place: that of the arena, or memory of this object without one. Once, after
   // MakeArena.
   // size_bytes  SyncArenaOptions::gradient_bytes
@@ -116,8 +120,8 @@ class SyncDevice {
   Status LeaveInPeace();
 
   // --- Of any thread. Requires: has_ring
-  // Ends each wait of the helper thread soon, now and later.
-  void Stop();
+  // Ends each wait of the helper thread soon, now and later. `why` is told to other hosts.
+  void Stop(const Error& why);
   // After a failure of any rank: streams do not wait for others any more.
   void Poison();
 

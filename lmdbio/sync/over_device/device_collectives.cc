@@ -42,12 +42,14 @@ RankFacts FactsOf(const DeviceCollectiveParts& parts) {
 }
 
 // Why these ranks cannot reduce on GPUs, the same on every rank; "" if nothing is known yet.
-std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankFacts>& all) {
-  if (hosts.host_count() > 1) {
+std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankFacts>& all,
+                       bool has_between) {
+  if (hosts.host_count() > 1 && !has_between) {
     return fmt::format("ranks 0 and {} are on different hosts", hosts.ranks[1].front());
   }
-  if (all.size() > kernels::kReduceSourcesMax) {
-    return fmt::format("there are {} ranks, and a kernel takes the values of {}", all.size(),
+  for (const std::vector<int>& ranks : hosts.ranks) {
+    if (ranks.size() <= kernels::kReduceSourcesMax) continue;
+    return fmt::format("there are {} ranks, and a kernel takes the values of {}", ranks.size(),
                        kernels::kReduceSourcesMax);
   }
   const auto lacking =
@@ -56,14 +58,24 @@ std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankF
   return fmt::format("rank {} has no kernels for its GPU", std::distance(all.begin(), lacking));
 }
 
-std::vector<int> LeadersOf(const std::vector<RankFacts>& all) {
+// host  the ranks of a host; leaders are places among them
+std::vector<int> LeadersOf(const std::vector<RankFacts>& all, const std::vector<int>& host) {
   std::vector<int> leaders;
   std::map<std::string_view, int> leader_of;
-  for (int rank = 0; const RankFacts& facts : all) {
-    if (leader_of.emplace(facts.uuid.data(), rank).second) leaders.push_back(rank);
-    ++rank;
+  for (int place = 0; const int rank : host) {
+    const RankFacts& facts = all[static_cast<size_t>(rank)];
+    if (leader_of.emplace(facts.uuid.data(), place).second) leaders.push_back(place);
+    ++place;
   }
   return leaders;
+}
+
+// Collective over `group`. The ranks of a host have agreed already. With several hosts, an error of
+// one of them becomes one of all.
+template <typename T>
+Status AgreeBetween(ranks::Group& group, const ranks::HostTopology& hosts, const Result<T>& mine) {
+  Status had = mine ? Status() : Fail(mine.error().Copy());
+  return hosts.host_count() == 1 ? std::move(had) : AgreeOnSupport(group, std::move(had));
 }
 
 // Ranks that make another call, or the same one with other values, have another digest.
@@ -101,38 +113,58 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
     notes.push_back(fmt::format("the ranks do not reduce on their GPUs: {}", obstacle));
     return std::unique_ptr<DeviceCollectives>();
   };
-  if (const std::string obstacle = ObstacleOf(hosts, all); !obstacle.empty()) {
+  const bool has_between = static_cast<bool>(parts.make_between);
+  if (const std::string obstacle = ObstacleOf(hosts, all, has_between); !obstacle.empty()) {
     return refuse(obstacle);
   }
-  LMDBIO_TRY(ValuePlaces places, ValuePlaces::Make(*host));
+  auto places = ValuePlaces::Make(*host);
+  LMDBIO_TRY_VOID(AgreeBetween(group, hosts, places));
   auto arena = DeviceArena::Exchange(*host, parts.gpu, options.arena_bytes);
-  if (!arena) {
-    if (arena.error().code() != ErrorCode::kUnsupported) return Fail(std::move(arena).error());
-    return refuse(arena.error().message());
+  if (Status had = AgreeBetween(group, hosts, arena); !had) {
+    if (arena) DeviceArena::FreeTogether(*std::move(arena), *host);
+    if (had.error().code() != ErrorCode::kUnsupported) return Fail(std::move(had).error());
+    return refuse(had.error().message());
   }
   auto chosen = MakeStreamOrder(*host, parts.gpu, options.order, parts.check);
-  if (!chosen) {
+  if (Status had = AgreeBetween(group, hosts, chosen); !had) {
+    if (chosen) chosen->order->CloseOthers();
     DeviceArena::FreeTogether(*std::move(arena), *host);
-    return Fail(std::move(chosen).error());
+    return Fail(std::move(had).error());
   }
+  const auto my_host = static_cast<size_t>(hosts.host_of[static_cast<size_t>(group.rank())]);
+  const PlaceOnHost place{host->rank(), host->size(), hosts.host_count()};
+  std::unique_ptr<DeviceCollectives> made(
+      new DeviceCollectives(parts, place, *std::move(places), *std::move(arena),
+                            std::move(chosen->order), LeadersOf(all, hosts.ranks[my_host])));
   if (!chosen->note.empty()) notes.push_back(std::move(chosen->note));
-  return std::unique_ptr<DeviceCollectives>(new DeviceCollectives(
-      parts, std::move(places), *std::move(arena), std::move(chosen->order), LeadersOf(all)));
+  if (place.host_count == 1) return made;
+  LMDBIO_TRY(const auto roots, group.Split(place.rank == 0 ? 0 : 1));
+  Result<std::unique_ptr<BetweenHosts>> between = nullptr;
+  if (place.rank == 0) between = parts.make_between(*roots);
+  if (Status had = AgreeBetween(group, hosts, between); !had) {
+    // No rank has made a call, so nobody uses the arena of another one.
+    made->CloseOthers();
+    made->has_left_ = host->Barrier().has_value();
+    return Fail(std::move(had).error());
+  }
+  made->between_ = *std::move(between);
+  return made;
 }
 
-DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, ValuePlaces places,
-                                     DeviceArena arena, std::unique_ptr<StreamOrder> order,
-                                     std::vector<int> leaders)
+DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, const PlaceOnHost& host,
+                                     ValuePlaces places, DeviceArena arena,
+                                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders)
     : parts_(parts),
+      host_(host),
       places_(std::move(places)),
       arena_(std::move(arena)),
       order_(std::move(order)),
       leaders_(std::move(leaders)),
-      ranks_(AllRanks(parts.meetings.size())) {}
+      ranks_(AllRanks(host.size)) {}
 
 // Work of this rank may still use the arenas of others, and theirs may use this one.
 DeviceCollectives::~DeviceCollectives() {
-  if (has_left_ || parts_.meetings.size() == 1) return;
+  if (has_left_ || host_.size == 1) return;
   KeepShared(order_);
   KeepForever(std::move(arena_));
 }
@@ -152,10 +184,13 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
                                                  const Reduction& reduction, DeviceStream& stream) {
   LMDBIO_TRY_VOID(kernels::PlanScale(values.type, reduction.scale));
   LMDBIO_TRY_VOID(CheckValues(values));
+  // Only the step that completes a result scales it.
+  const Reduction of_host = host_.host_count == 1 ? reduction : Reduction(reduction.op);
   return Run({.tag = {DigestOf(tag, values, reduction), tag.is_declined},
               .offset = values.offset,
               .workers = leaders_,
-              .enqueue = [&] { return ReducePart(values, reduction, stream); }},
+              .enqueue = [&] { return ReducePart(values, of_host, stream); },
+              .enqueue_between = [&] { return ReduceBetween(values, reduction, stream); }},
              stream);
 }
 
@@ -165,7 +200,8 @@ Result<CallOutcome> DeviceCollectives::Broadcast(const CallTag& tag, const Devic
   return Run({.tag = {DigestOfBroadcast(tag, values, root), tag.is_declined},
               .offset = values.offset,
               .workers = {&root, 1},
-              .enqueue = [&] { return SendValues(values, root, stream); }},
+              .enqueue = [&] { return SendValues(values, root, stream); },
+              .enqueue_between = {}},
              stream);
 }
 
@@ -173,7 +209,7 @@ Result<CallOutcome> DeviceCollectives::Run(const DeviceCall& call, DeviceStream&
   Result<CallOutcome> outcome = RunSteps(call, stream);
   if (outcome) return outcome;
   // The others may wait for this rank, on the host and on their streams.
-  Poison();
+  Stop(outcome.error());
   parts_.meetings.Stop(outcome.error());
   return outcome;
 }
@@ -184,12 +220,35 @@ Result<CallOutcome> DeviceCollectives::RunSteps(const DeviceCall& call, DeviceSt
   LMDBIO_TRY(const CallOutcome agreed, parts_.meetings.Barrier(call.tag));
   if (agreed == CallOutcome::kDeclined) return agreed;
   LMDBIO_TRY_VOID(call.enqueue());
-  LMDBIO_TRY(const CallOutcome enqueued, parts_.meetings.Barrier({call.tag.digest, false}));
-  if (enqueued == CallOutcome::kDeclined) {
-    return Fail(ErrorCode::kInternal, "another rank has left a call that it had begun");
+  LMDBIO_TRY_VOID(MeetEnqueued(call.tag.digest));
+  if (host_.host_count == 1) {
+    LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, call.workers, stream));
+    return CallOutcome::kDone;
   }
-  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, call.workers, stream));
+  if (between_ != nullptr) LMDBIO_TRY_VOID(call.enqueue_between());
+  LMDBIO_TRY_VOID(MeetEnqueued(call.tag.digest));
+  constexpr int kRoot[] = {0};
+  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, kRoot, stream));
   return CallOutcome::kDone;
+}
+
+Status DeviceCollectives::MeetEnqueued(uint64_t digest) {
+  LMDBIO_TRY(const CallOutcome enqueued, parts_.meetings.Barrier({digest, false}));
+  if (enqueued == CallOutcome::kDone) return {};
+  return Fail(ErrorCode::kInternal, "another rank has left a call that it had begun");
+}
+
+// The other ranks of the host wait for the second "done" of the root alone. So the root may
+// announce it again: nobody awaits its first one.
+Status DeviceCollectives::ReduceBetween(const DeviceValues& values, const Reduction& reduction,
+                                        DeviceStream& stream) {
+  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, leaders_, stream));
+  const DeviceArray sums = {PlaceOf(0), values.count, values.type};
+  LMDBIO_TRY_VOID(between_->AllReduce(sums, reduction, stream));
+  for (int rank = 1; rank < host_.size; ++rank) {
+    LMDBIO_TRY_VOID(stream.Copy(PlaceOf(rank), sums.begin, sums.size_bytes()));
+  }
+  return order_->Announce(OrderPoint::kDone, stream);
 }
 
 Status DeviceCollectives::AwaitAllReady(DeviceStream& stream) {
@@ -199,7 +258,7 @@ Status DeviceCollectives::AwaitAllReady(DeviceStream& stream) {
 // A leader without a part waits for nobody, but others wait for all leaders.
 Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction& reduction,
                                      DeviceStream& stream) {
-  const auto place = std::ranges::find(leaders_, parts_.meetings.rank());
+  const auto place = std::ranges::find(leaders_, host_.rank);
   if (place == leaders_.end()) return {};
   const uint64_t element_bytes = ElementBytes(values.type);
   const LeaderPart part =
@@ -223,7 +282,7 @@ Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction
 
 // The root copies to one rank after the other. The others do nothing.
 Status DeviceCollectives::SendValues(const DeviceValues& values, int root, DeviceStream& stream) {
-  if (parts_.meetings.rank() != root) return {};
+  if (host_.rank != root) return {};
   const uint64_t size_bytes = values.count * ElementBytes(values.type);
   if (size_bytes > 0) LMDBIO_TRY_VOID(AwaitAllReady(stream));
   for (const int rank : ranks_) {
@@ -233,9 +292,13 @@ Status DeviceCollectives::SendValues(const DeviceValues& values, int root, Devic
   return order_->Announce(OrderPoint::kDone, stream);
 }
 
-Status DeviceCollectives::LeaveInPeace() {
+void DeviceCollectives::CloseOthers() {
   arena_.CloseOthers();
   order_->CloseOthers();
+}
+
+Status DeviceCollectives::LeaveInPeace() {
+  CloseOthers();
   LMDBIO_TRY(const CallOutcome met, parts_.meetings.Barrier({TextDigest("leave in peace"), false}));
   if (met == CallOutcome::kDeclined) {
     return Fail(ErrorCode::kPeerFailed, "another rank makes another call, and does not leave");
@@ -245,9 +308,12 @@ Status DeviceCollectives::LeaveInPeace() {
 }
 
 std::string DeviceCollectives::Description() const {
-  return fmt::format("reductions on GPUs: {} ranks; leaders: {}; order '{}'; arenas of {} bytes",
-                     parts_.meetings.size(), fmt::join(leaders_, ", "), NameOf(order_->kind()),
-                     arena().size_bytes);
+  std::string text = fmt::format(
+      "reductions on GPUs: {} ranks; leaders: {}; order '{}'; arenas of {} bytes", host_.size,
+      fmt::join(leaders_, ", "), NameOf(order_->kind()), arena().size_bytes);
+  if (host_.host_count > 1) text += fmt::format("; {} hosts", host_.host_count);
+  if (between_ != nullptr) text += "\n" + between_->Description();
+  return text;
 }
 
 }  // namespace lmdbio::sync

@@ -1,9 +1,11 @@
-// lmdbio/sync/over_device/device_collectives.h - ranks of a host reduce values on their GPUs, or
-// copy those of one rank.
+// lmdbio/sync/over_device/device_collectives.h - ranks reduce values on their GPUs, or copy those
+// of one rank: in memory that the ranks of a host share. Sums of several hosts are reduced by
+// messages between their roots.
 //
 //   leader   stream: await "ready" of all | reduce its part of all arenas | "done"
 //   others   stream: "ready"                           | await "done" of the leaders
 //   host     meeting: compare tags | enqueue | meeting: all is enqueued
+//   roots    await "done" of the leaders | reduce between hosts | copy to all arenas | "done"
 //
 // Source: Awan et al. V-A; docs/device_collectives.md.
 #ifndef LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
@@ -24,6 +26,7 @@
 #include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/over_device/between_hosts.h"
 #include "lmdbio/sync/over_device/device_arena.h"
 #include "lmdbio/sync/over_device/stream_order.h"
 #include "lmdbio/sync/over_device/value_places.h"
@@ -38,12 +41,17 @@ struct DeviceValues {
   DataType type = DataType::kFloat32;
 };
 
+// Collective over the roots of the hosts, which are in the order of the hosts.
+using BetweenHostsMaker = std::function<Result<std::unique_ptr<BetweenHosts>>(ranks::Group& roots)>;
+
 // All of them outlive the collectives.
 struct DeviceCollectiveParts {
   device::Device& gpu;
   const kernels::DeviceKernels* kernels;  // null: this rank has none
   Collectives& meetings;                  // of the same ranks
   std::function<Status()> check;          // called in waits; an error ends them
+  // Called in Make alone. Empty, alike on all ranks: those of several hosts cannot reduce on GPUs.
+  BetweenHostsMaker make_between = nullptr;
 };
 
 // The same on every rank.
@@ -73,13 +81,15 @@ class DeviceCollectives {
   DeviceCollectives(const DeviceCollectives&) = delete;
   DeviceCollectives& operator=(const DeviceCollectives&) = delete;
 
+  int host_count() const { return host_.host_count; }
   // The memory of this rank in which values are reduced.
   device::DeviceSpan arena() const { return arena_.own(); }
 
-  // Collective. The values of every rank become the reduction of all of them, with the bits of
-  // Collectives::AllReduce on one host. Returns when this rank's work is enqueued on `stream`:
-  // behind what is there already, and what follows there sees the result. It is void if a rank
-  // fails before it is computed: ask StreamOrder::is_void when that work is done.
+  // Collective. The values of every rank become the reduction of all of them; on one host with the
+  // bits of Collectives::AllReduce. With several hosts those of each host are reduced first, and
+  // the roots wait for each other's messages. Returns when this rank's work is enqueued on
+  // `stream`: behind what is there already, and what follows there sees the result. It is void if a
+  // rank fails before it is computed: ask StreamOrder::is_void when that work is done.
   // values     the same on every rank, except the offset
   // reduction  the same on every rank
   // stream  of `gpu`; its work follows that of the streams of all earlier calls
@@ -96,6 +106,7 @@ class DeviceCollectives {
   // Collective. Copies the values of rank `root` to all ranks, by copy engines and to the bit. The
   // rest as AllReduce.
   // root  [0 <= root < ranks; the same on every rank]
+  // Requires: host_count() == 1
   // Errors: as AllReduce
   Result<CallOutcome> Broadcast(const CallTag& tag, const DeviceValues& values, int root,
                                 device::DeviceStream& stream);
@@ -103,6 +114,12 @@ class DeviceCollectives {
   // After a failure of any rank: no work on a stream waits for another rank any more, as far as the
   // order can do that. Threads: any
   void Poison() { order_->Poison(); }
+  // The same, and ends the calls between hosts with this message.
+  // Threads: any
+  void Stop(const Error& why) {
+    if (between_ != nullptr) between_->Stop(why);
+    Poison();
+  }
 
   // Tells whether a result that was enqueued has become void. Threads: any
   // Lifetime: may outlive the collectives
@@ -117,8 +134,15 @@ class DeviceCollectives {
   std::string Description() const;
 
  private:
-  DeviceCollectives(const DeviceCollectiveParts& parts, ValuePlaces places, DeviceArena arena,
-                    std::unique_ptr<StreamOrder> order, std::vector<int> leaders);
+  // The ranks of the host, which share memory.
+  struct PlaceOnHost {
+    int rank = 0;  // of this rank on its host; 0: the root
+    int size = 1;
+    int host_count = 1;
+  };
+  DeviceCollectives(const DeviceCollectiveParts& parts, const PlaceOnHost& host, ValuePlaces places,
+                    DeviceArena arena, std::unique_ptr<StreamOrder> order,
+                    std::vector<int> leaders);
 
   // Work of some ranks that reads and writes the arenas of all.
   struct DeviceCall {
@@ -126,29 +150,38 @@ class DeviceCollectives {
     uint64_t offset = 0;           // of the values of this rank
     std::span<const int> workers;  // the ranks that enqueue and announce it
     std::function<Status()> enqueue;
+    std::function<Status()> enqueue_between;  // of the root, with several hosts
   };
 
   // Errors: as AllReduce
   Status CheckValues(const DeviceValues& values) const;
   Result<CallOutcome> Run(const DeviceCall& call, device::DeviceStream& stream);
   Result<CallOutcome> RunSteps(const DeviceCall& call, device::DeviceStream& stream);
+  // Meets the others, when all of this call up to here is enqueued.
+  Status MeetEnqueued(uint64_t digest);
   // The part of the values that this rank reduces, if it is a leader.
   Status ReducePart(const DeviceValues& values, const Reduction& reduction,
                     device::DeviceStream& stream);
+  // Of a root: replaces the sums of the host by those of all hosts, in the arenas of its host.
+  Status ReduceBetween(const DeviceValues& values, const Reduction& reduction,
+                       device::DeviceStream& stream);
   // The copies to all other ranks, if this rank is the root.
   Status SendValues(const DeviceValues& values, int root, device::DeviceStream& stream);
   Status AwaitAllReady(device::DeviceStream& stream);
-  // The values of a rank.
+  void CloseOthers();
+  // The values of a rank of this host.
   device::DeviceAddress PlaceOf(int rank) const {
     return arena_.of(rank).begin + places_.OffsetOf(rank);
   }
 
   const DeviceCollectiveParts parts_;
+  const PlaceOnHost host_;
   ValuePlaces places_;
   DeviceArena arena_;
   const std::shared_ptr<StreamOrder> order_;
-  const std::vector<int> leaders_;  // ascending; the lowest rank of each GPU
-  const std::vector<int> ranks_;    // all of them
+  const std::vector<int> leaders_;  // ascending, by ranks of the host; the lowest of each GPU
+  const std::vector<int> ranks_;    // all of the host
+  std::unique_ptr<BetweenHosts> between_;  // of the root, if there are several hosts
   bool has_left_ = false;
 };
 

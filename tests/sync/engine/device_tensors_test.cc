@@ -535,6 +535,43 @@ TEST_CASE("Counters and description show the tensors that GPUs reduce", "[device
   CHECK(job.notes.Has("threads of one process"));  // which have no marks
 }
 
+TEST_CASE("GPUs of several hosts reduce by the algorithm and chunks of the options",
+          "[device_tensors]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  DeviceJob job(3);
+  job.ranks.ranks_per_host = 2;
+  job.options.device_collective = "auto";
+  job.options.collective = "halving";
+  job.options.chunk_bytes = 4096;
+  job.options.chunk_depth = 3;
+  job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
+    const int rank = synchronizer.rank();
+    const DeviceMemory memory = program.Allocate(40'000);
+    program.WriteLater(memory.begin(), test::BytesOfAll(std::vector<int32_t>(10'000, rank + 1)));
+    Handle handle =
+        Good(synchronizer.Submit(SumOnDevice("w", program, memory, 10'000, DataType::kInt32)));
+    job.wrong.Expect(handle.WaitOn(program.stream().native()), rank, "WaitOn");
+    job.wrong.Expect(program.ReadNow(memory.begin(), 40'000) ==
+                         test::BytesOfAll(std::vector<int32_t>(10'000, 6)),
+                     rank, "another sum");
+    job.wrong.Expect(synchronizer.counters().device_reduced_count == 1, rank,
+                     "not reduced by GPUs");
+    std::string lines;
+    for (const std::string& line : synchronizer.Description()) lines += line + "\n";
+    const bool is_root = rank != 1;
+    const bool names_chunks =
+        lines.find(
+            "between hosts, reduced by GPUs:\nall others: halving, chunks of 4096 bytes, 3 "
+            "at once\n") != std::string::npos;
+    job.wrong.Expect(names_chunks == is_root, rank, lines);
+    job.wrong.Expect(lines.find("; 2 hosts\n") != std::string::npos, rank, lines);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A rank that has joined contributes zeros to tensors on a GPU", "[device_tensors]") {
   DeviceJob job(2);
   job.options.device_collective = GENERATE("staged", "auto");

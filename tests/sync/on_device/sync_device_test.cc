@@ -233,7 +233,8 @@ TEST_CASE("The memory of an arena begins with placed gradients", "[sync_device]"
   const auto meetings = SoloCollectives();
   const auto opened = Good(SyncDevice::Open(0, test::EmulatedKernelImage()));
   REQUIRE(opened->MakeRing({}, 0, health));
-  REQUIRE(opened->MakeArena(*group, *meetings, {.gradient_bytes = 300, .buffer_bytes = 1000}));
+  REQUIRE(opened->MakeArena(*group, *meetings, {.gradient_bytes = 300, .buffer_bytes = 1000},
+                            UsualWireTable(), health));
   REQUIRE(opened->MakeGradients(300));
   CHECK(opened->buffer_offset() == 512);
   CHECK(opened->collectives().arena().size_bytes == 1512);

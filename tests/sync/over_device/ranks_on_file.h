@@ -19,8 +19,10 @@ class RanksOnFile {
   // Returns the report of a rank; "" if it found no fault. May throw.
   using Body = std::function<std::string(ranks::Group& group)>;
 
+  // ranks_per_host  neighbours that count as one host; 0: all
   // Requires: this process has not opened the driver
-  RanksOnFile(int rank_count, const Body& body) : job_(rank_count, rank_count) {
+  RanksOnFile(int rank_count, const Body& body, int ranks_per_host = 0)
+      : job_(rank_count, ranks_per_host > 0 ? ranks_per_host : rank_count) {
     ::setenv("LMDBIO_EMULATED_GPU", (folder_.path() / "devices").c_str(), 1);
     job_.Start([&](ranks::Group& group, ForkedJob&) -> std::string {
       try {

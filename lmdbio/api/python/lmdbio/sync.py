@@ -285,9 +285,9 @@ class Synchronizer:
                              the process sees. The driver is opened only if this is set. Either all
                              ranks have a GPU, or none has. 0: none.
         device_collective    The way of an AllReduce of tensors on GPUs. "auto": The GPUs reduce in
-                             their own memory, if all ranks are on one host and can map each
-                             other's; else as staged. "staged": The values are copied to the host,
-                             which reduces them.
+                             their own memory, if the ranks of each host can map each other's; else
+                             as staged. "staged": The values are copied to the host, which reduces
+                             them.
         device_order         How GPUs wait for each other when they reduce. If a GPU cannot wait in
                              this way, all ranks use host. None of them was tried on a real GPU yet.
                              "auto": As host. "host": The helper threads wait. "event": By events

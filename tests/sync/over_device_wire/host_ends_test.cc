@@ -1,0 +1,184 @@
+// Goal: ranks of several hosts reduce in each order of streams; if one of them is killed at any
+// step, the others of all hosts get its name within 5 s, and their streams are done. Method: ranks
+// are processes, neighbours of which count as a host.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "lmdbio/ranks/health/job_health.h"
+#include "tests/support/catch.h"
+#include "tests/sync/over_device/ranks_on_file.h"
+#include "tests/sync/over_device_wire/rank_on_hosts.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using namespace std::chrono_literals;
+using test::EmulatedGpu;
+using test::Good;
+using test::Must;
+using test::RankOnHosts;
+using test::RanksOnFile;
+using test::SharedBytes;
+using test::WatchedMeetings;
+using Clock = std::chrono::steady_clock;
+using Side = WatchedMeetings::BarrierSide;
+
+constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
+
+TEST_CASE("Processes of several hosts reduce in each order of streams", "[host_ends]") {
+  for (const OrderKind order : kOrders) {
+    for (uint64_t seed = 1; seed <= test::SeedCount(2); ++seed) {
+      CAPTURE(NameOf(order), seed);
+      RanksOnFile ranks(
+          4,
+          [&](ranks::Group& group) -> std::string {
+            const EmulatedGpu gpu(seed * 100 + static_cast<uint64_t>(group.rank()));
+            const int ordinal = seed % 2 == 1 ? group.rank() % 2 : 0;
+            RankOnHosts rank(group, gpu.Open(ordinal), {.order = order});
+            Must(rank.Make(group));
+            for (const std::string& note : rank.notes()) return note;
+            test::Random random(seed);
+            for (int call = 0; call < 40; ++call) {
+              const DeviceValues values = {.offset = random.Below(100) * 4,
+                                           .count = random.Below(900)};
+              const std::string wrong =
+                  ReduceOnHosts(rank, group, values, {ReduceOp::kSum, 0.25}, random.Next());
+              if (!wrong.empty()) return fmt::format("call {}: {}", call, wrong);
+            }
+            rank.Leave();
+            return "";
+          },
+          2);
+      CHECK(ranks.Reports() == "");
+    }
+  }
+}
+
+// --- Ends --------------------------------------------------------------------------------------
+
+constexpr int kRanks = 4;
+constexpr auto kSilenceLimit = 3s;
+constexpr double kSecondsMax = 5.0;
+constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
+constexpr DeviceValues kValues = {.offset = 64, .count = 300};
+
+// The place at which the victim ends: in a call of its driver, or beside a meeting.
+struct HostEnding {
+  OrderKind order;
+  int victim;
+  std::string call = "";  // of the driver; "": a meeting
+  uint64_t nth = 1;       // call or meeting of a reduction
+  Side side = Side::kBefore;
+};
+
+struct HostEndBoard {
+  std::atomic<int64_t> ended_ns = 0;
+
+  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
+  double SecondsSinceEnd() const {
+    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
+  }
+};
+
+std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBoard& board) {
+  const EmulatedGpu gpu(static_cast<uint64_t>(group.rank()) + 1);
+  const auto health = Good(ranks::JobHealth::Create(group, kSilenceLimit));
+  uint64_t meetings_left = 0;  // 0: it does not end at one
+  const auto watch = [&](int, Side side) {
+    if (meetings_left == 0 || side != ending.side || --meetings_left > 0) return;
+    board.NoteEnd();
+    ::raise(SIGKILL);
+  };
+  RankOnHosts rank(group, gpu.Open(),
+                   {.order = ending.order, .health = health.get(), .watch = watch});
+  Must(rank.Make(group));
+  for (const std::string& note : rank.notes()) return note;
+  const std::string wrong = ReduceOnHosts(rank, group, kValues, ReduceOp::kSum, 1);
+  if (!wrong.empty()) return wrong;
+  Must(group.Barrier());
+  if (group.rank() == ending.victim) {
+    board.NoteEnd();
+    if (ending.call.empty()) meetings_left = ending.nth;
+    if (!ending.call.empty()) gpu->FailCall(ending.call.c_str(), ending.nth, kKillInCall);
+  }
+  for (int call = 0; call < 20; ++call) {
+    const auto outcome = rank.ReduceLater(kValues, std::string(1200, '\0'), ReduceOp::kSum);
+    if (outcome) continue;
+    const Error& error = outcome.error();
+    const double seconds = board.SecondsSinceEnd();
+    std::string found;
+    if (error.code() != ErrorCode::kPeerFailed) found += "not kPeerFailed; ";
+    if (error.message().find(fmt::format("rank {}", ending.victim)) == std::string::npos) {
+      found += "does not name the rank; ";
+    }
+    if (seconds > kSecondsMax) found += "late; ";
+    if (!rank.Drain(5000ms)) found += "the stream is not done; ";
+    rank.Drop();
+    return found.empty() ? ""
+                         : fmt::format("{}after {:.2f} s: {}", found, seconds, error.message());
+  }
+  return "no call fails";
+}
+
+class HostEndJob {
+ public:
+  explicit HostEndJob(const HostEnding& ending)
+      : ending_(ending),
+        board_(*new (shared_.bytes().data()) HostEndBoard()),
+        ranks_(
+            kRanks, [this](ranks::Group& group) { return RunUntilEnd(group, ending_, board_); },
+            2) {}
+
+  void Check() {
+    INFO("order " << NameOf(ending_.order) << ", victim " << ending_.victim << ", call '"
+                  << ending_.call << "' " << ending_.nth << ", side "
+                  << static_cast<int>(ending_.side));
+    for (int rank = 0; rank < kRanks; ++rank) {
+      CHECK(ranks_.EndOf(rank) == (rank == ending_.victim ? "killed" : ""));
+    }
+  }
+
+ private:
+  const HostEnding ending_;
+  const SharedBytes shared_{4096};
+  HostEndBoard& board_;
+  RanksOnFile ranks_;
+};
+
+TEST_CASE("A rank that is killed at a step is named on all hosts, and the streams are done",
+          "[host_ends]") {
+  std::vector<HostEnding> endings;
+  for (const OrderKind order : {OrderKind::kHost, OrderKind::kMark}) {
+    for (const int victim : {0, 1, 2}) {
+      for (const uint64_t meeting : {1, 2, 3}) {
+        for (const Side side : {Side::kBefore, Side::kAfter}) {
+          endings.push_back({order, victim, "", meeting, side});
+        }
+      }
+    }
+    // Roots, within the call between the hosts, and where they copy its result.
+    for (const int victim : {0, 2}) {
+      endings.push_back({order, victim, "cuLaunchKernel", 2});
+      endings.push_back({order, victim, "cuMemcpyDtoHAsync", 1});
+      endings.push_back({order, victim, "cuMemcpyDtoDAsync", 1});
+    }
+  }
+  constexpr size_t kAtOnce = 4;
+  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
+    std::vector<std::unique_ptr<HostEndJob>> jobs;
+    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
+      jobs.push_back(std::make_unique<HostEndJob>(endings[i]));
+    }
+    for (const auto& job : jobs) job->Check();
+  }
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
