@@ -151,6 +151,50 @@ void CheckEndings(const std::vector<JobEnding>& endings) {
   }
 }
 
+// The root writes its memory again behind WaitOn. The copies to other ranks have read it then.
+std::string BroadcastInTurn(ranks::Group& group, const std::string& order) {
+  SyncOptions options;
+  options.device = 1;
+  options.device_order = order;
+  options.device_gradient_bytes = 4096;
+  auto made = Synchronizer::Create(group, options, {});
+  if (!made) return "Create: " + made.error().message();
+  ProgramOnDevice program(Good(device::Device::Open(0, *Good(device::SystemDriver()))));
+  const device::DeviceAddress place = Good((*made)->PlaceOnDevice(4096)).begin;
+  for (int turn = 0; turn < 60; ++turn) {
+    const bool is_root = turn % kRanks == group.rank();
+    const auto right = static_cast<std::byte>(turn + 1);
+    test::Must(program.stream().Fill(place, is_root ? right : std::byte{0xEE}, 4096));
+    Submission submission =
+        test::OnDevice(AllReduceOf("w", nullptr, nullptr, 1024), program, place, place);
+    submission.request.operation = Operation::kBroadcast;
+    submission.request.root = turn % kRanks;
+    Handle handle = Good((*made)->Submit(std::move(submission)));
+    if (const Status done = handle.WaitOn(program.stream().native()); !done) {
+      return done.error().message();
+    }
+    if (is_root) {
+      test::Must(program.stream().Fill(place, std::byte{0xDD}, 4096));
+      // The stand-in works while its process asks it, and the others wait for this work.
+      test::Must(program.stream().Synchronize());
+    } else if (program.ReadNow(place, 4096) != std::string(4096, static_cast<char>(right))) {
+      return fmt::format("turn {}: other values", turn);
+    }
+  }
+  const Status end = (*made)->Shutdown();
+  return end ? "" : end.error().message();
+}
+
+TEST_CASE("The root of a broadcast may write its values when its stream goes on",
+          "[device_processes_sync]") {
+  const std::string order = GENERATE("host", "event", "mark");
+  CAPTURE(order);
+  const SharedDevices devices;
+  ForkedJob job(kRanks, kRanks);
+  job.Start([&](ranks::Group& group, ForkedJob&) { return BroadcastInTurn(group, order); });
+  for (int rank = 0; rank < kRanks; ++rank) CHECK(job.EndOf(rank) == "");
+}
+
 TEST_CASE("A rank that is killed in any call of a bucket is named by the others",
           "[device_processes_sync]") {
   std::vector<std::string> faults = {"cuEventRecord:9:kill",     "cuEventRecord:40:kill",
