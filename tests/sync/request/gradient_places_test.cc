@@ -65,6 +65,10 @@ TEST_CASE("Neighbours in the order of a bucket are placed", "[gradient_places]")
   CHECK_FALSE(holds({a - 64, b - 64, c - 64}));
   CHECK_FALSE(holds({a + 4, b + 4, c + 4}));
   CHECK_FALSE(holds({kBegin + 1024, kBegin + 1152, kBegin + 1216}));
+  // A tensor alone has no neighbour that tells.
+  const FusedBucket alone({10});
+  CHECK(places.Hold(alone.requests, std::vector{a + 64}, alone.offsets));
+  CHECK_FALSE(places.Hold(alone.requests, std::vector{a + 4}, alone.offsets));
 }
 
 TEST_CASE("A bucket that ends behind the memory is not placed", "[gradient_places]") {
