@@ -7,9 +7,10 @@ holds two parts, and not all records.
 from __future__ import annotations
 
 import ctypes
+import queue
 import threading
 from concurrent.futures import Future
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from lmdbio import _capi
 from lmdbio._batch import Record, record_table
@@ -55,20 +56,46 @@ class Result:
 Read = Callable[[int, int], Result]
 
 
-def _begin(read: Read, first: int, count: int) -> Future[Result]:
-    """Lets a thread read."""
-    reading: Future[Result] = Future()
+class _Reader:
+    """One thread that reads parts in turn.
 
-    def run() -> None:
+    The kernel makes threads for the reads of io_uring that must wait, as many as are in flight, and
+    keeps them for the thread that asked. A new thread for each part would have none of them.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._wanted: queue.SimpleQueue[Optional[Tuple[Future[Result], int, int]]] = (
+            queue.SimpleQueue())
+        self._has_thread = True
         try:
-            reading.set_result(read(first, count))
+            threading.Thread(target=self._run, name="lmdbio-read", daemon=True).start()
+        except RuntimeError:  # no more threads for the process, or it is exiting
+            self._has_thread = False
+
+    def begin(self, first: int, count: int) -> Future[Result]:
+        """Reads a part: in the thread, or now if there is none."""
+        part: Future[Result] = Future()
+        if self._has_thread:
+            self._wanted.put((part, first, count))
+        else:
+            self._fill(part, first, count)
+        return part
+
+    def end(self) -> None:
+        """Ends the thread, after the part that it reads."""
+        self._wanted.put(None)
+
+    def _run(self) -> None:
+        while (wanted := self._wanted.get()) is not None:
+            self._fill(*wanted)
+            del wanted  # with the part, which may be the last reference to its result
+
+    def _fill(self, part: Future[Result], first: int, count: int) -> None:
+        try:
+            part.set_result(self._read(first, count))
         except BaseException as error:  # for the thread that waits
-            reading.set_exception(error)
-    try:
-        threading.Thread(target=run, name="lmdbio-read", daemon=True).start()
-    except RuntimeError:  # the system has no more threads for the process, or it is exiting
-        run()
-    return reading
+            part.set_exception(error)
 
 
 def copies_of(read: Read, count: int, default: Any) -> List[Any]:
@@ -78,12 +105,13 @@ def copies_of(read: Read, count: int, default: Any) -> List[Any]:
     part = read(0, _FIRST_COUNT)
     part_count = max(_FIRST_COUNT * _PART_BYTES // max(part.size_bytes, 1), _FIRST_COUNT)
     records: List[Any] = []
-    first = _FIRST_COUNT
-    while first < count:
-        taken = min(part_count, count - first)
-        reading = _begin(read, first, taken)
-        records += part.copies(default)
-        part = reading.result()
-        first += taken
+    reader = _Reader(read)
+    try:
+        for first in range(_FIRST_COUNT, count, part_count):
+            reading = reader.begin(first, min(part_count, count - first))
+            records += part.copies(default)
+            part = reading.result()
+    finally:
+        reader.end()
     records += part.copies(default)
     return records
