@@ -128,7 +128,7 @@ def main():
     parser.add_argument("pythons", nargs="+", type=pathlib.Path, metavar="PYTHON")
     options = parser.parse_args()
     options.wheel, options.make = options.wheel.resolve(), options.make.resolve()
-    for needed in options.wheel, options.make, *PROGRAMS:
+    for needed in options.wheel, options.make, *PROGRAMS, *options.pythons:
         if not shutil.which(needed) and not pathlib.Path(needed).exists():
             parser.error(f"there is no {needed}")
     LOGS.mkdir(parents=True, exist_ok=True)

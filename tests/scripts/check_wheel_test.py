@@ -115,6 +115,15 @@ class CheckWheelTest(unittest.TestCase):
         other = TAG.replace(MACHINE, OTHER_MACHINE)
         self.assert_one(f"is not for {OTHER_MACHINE}", self.findings(tag=other))
 
+    def test_the_tester_of_wheels_names_what_is_not_there(self):
+        for words in ([__file__, "no-python"], ["no.whl", sys.executable]):
+            with self.subTest(words=words):
+                done = subprocess.run([sys.executable, ROOT / "scripts" / "test_wheel.py",
+                                       "--make", __file__, *words],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, r"there is no .*no(-python|\.whl)\n$")
+
 
 if __name__ == "__main__":
     if not shutil.which("readelf"):
