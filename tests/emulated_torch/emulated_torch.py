@@ -6,7 +6,9 @@ of torch.cuda that a program uses, and so is `cuda_stream`.
 
 import contextlib
 import ctypes
+import math
 import os
+import struct
 import sys
 
 import torch
@@ -139,7 +141,14 @@ torch._register_device_module("emulated", sys.modules[__name__])
 _kept = {}
 _give_back = ctypes.CFUNCTYPE(None, ctypes.c_int64)(lambda number: _kept.pop(number, None))
 _library.emulated_torch_set_give_back(_give_back)
-_as_tensor = torch.as_tensor
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_give_back))  # tensors may outlive this module
+_as_tensor, _from_dlpack = torch.as_tensor, torch.from_dlpack
+
+
+def _bytes_over(owner, address, size, index):
+    number = max(_kept, default=0) + 1
+    _kept[number] = owner
+    return torch.ops.emulated.from_address(address, size, index, number)
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -148,10 +157,45 @@ def as_tensor(data, dtype=None, device=None):
         return _as_tensor(data, dtype=dtype, device=device)
     found = data.__cuda_array_interface__
     assert found["typestr"] == "|u1", found
-    number = max(_kept, default=0) + 1
-    _kept[number] = data
-    return torch.ops.emulated.from_address(found["data"][0], found["shape"][0], _index_of(device),
-                                           number)
+    return _bytes_over(data, found["data"][0], found["shape"][0], _index_of(device))
 
 
-torch.as_tensor = as_tensor
+_CUDA = 2  # kDLCUDA
+_TYPES = {(0, 64): torch.int64, (1, 8): torch.uint8}  # by code and bits
+# Not the attributes of pythonapi, which all of a program share.
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_SetName", ctypes.pythonapi))
+_USED = b"used_dltensor"  # kept, because a capsule keeps only its address
+
+
+class _Capsule:
+    """A capsule that was taken over: DLManagedTensor."""
+
+    def __init__(self, capsule):
+        self._pointer = _pointer_of(capsule, b"dltensor")
+        _rename(capsule, _USED)
+        (self.address, self.kind, self.index, ndim, code, bits, lanes, shape, strides, offset,
+         _context, self._deleter) = struct.unpack("<QiiiBBHQQQQQ", ctypes.string_at(
+             self._pointer, 64))
+        assert (lanes, strides, offset) == (1, 0, 0)
+        self.shape = tuple((ctypes.c_int64 * ndim).from_address(shape))
+        self.dtype = _TYPES[code, bits]
+
+    def __del__(self, deleter_of=ctypes.CFUNCTYPE(None, ctypes.c_void_p)):
+        deleter_of(self._deleter)(self._pointer)
+
+
+def from_dlpack(data):
+    """torch.from_dlpack, which knows the devices of CUDA alone."""
+    kind, index = data.__dlpack_device__()
+    if kind != _CUDA:
+        return _from_dlpack(data)
+    taken = _Capsule(data.__dlpack__(stream=current_stream(index).cuda_stream or 1))
+    assert (taken.kind, taken.index) == (kind, index)
+    size = math.prod(taken.shape) * taken.dtype.itemsize
+    return _bytes_over(taken, taken.address, size, index).view(taken.dtype).view(taken.shape)
+
+
+torch.as_tensor, torch.from_dlpack = as_tensor, from_dlpack

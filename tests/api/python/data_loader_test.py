@@ -111,6 +111,19 @@ class DataLoaderTest(Databases):
             next(iter(loader))  # left early
             self.assertEqual(list(loader), self.streams[drop_last][1])
 
+    def test_a_device_of_the_host_and_a_gpu_that_is_not_there(self):
+        self.assertEqual(list(self.loader(device="cpu")), self.streams[False][0])
+        loader = self.loader(device="cuda")
+        self.assertEqual(len(loader), len(self.streams[False][0]))
+        if not torch.cuda.is_available():
+            with self.assertRaisesRegex(FileNotFoundError, "device cuda: PyTorch finds no GPUs"):
+                next(iter(loader))
+        with self.assertRaisesRegex(ValueError, "num_workers 1 .* device cuda"):
+            self.loader(device="cuda", num_workers=1)
+        dataset = lmdbio.torch.IterableDataset(self.digits, BATCH, device="cuda")
+        with as_worker(0, 1), self.assertRaisesRegex(RuntimeError, "num_workers=0"):
+            next(iter(dataset))
+
     def test_pytorch_pins(self):
         with mock.patch.object(torch.utils.data, "DataLoader",
                                wraps=torch.utils.data.DataLoader) as made, \

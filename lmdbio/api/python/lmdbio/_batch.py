@@ -237,6 +237,14 @@ class Batch:
         self._copy_values(lease.result, out)
         return out
 
+    def to(self, device: Any, non_blocking: bool = False) -> Any:
+        """Returns the values as a tensor of PyTorch on a device: rows of uint8, shorter values end
+        in zeros; of a view with fields, a dict of them. They are copied, and the host waits;
+        lmdbio.DeviceFeed copies batches ahead of the program. non_blocking has no effect."""
+        from lmdbio._torch_feed import values_on
+
+        return values_on(self, device)
+
     @staticmethod
     def _view_of_rows(table: np.ndarray, lease: Lease) -> Optional[np.ndarray]:
         if len(table) == 0:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 import torch.utils.data
 
 from lmdbio import _ranks
-from lmdbio._batch import Batch
 from lmdbio._errors import InvalidArgumentError, InvalidStateError
-from lmdbio._iterable_dataset import IterableDataset, values_as_tensor
+from lmdbio._iterable_dataset import IterableDataset
+from lmdbio._torch_feed import device_of, values_as_tensor
 
 # Orders in which the size of global batches counts, and with it the number of workers.
 _GROUPED = "shuffle='block', order='chunked' and reuse"
@@ -29,6 +29,18 @@ def _check_workers(num_workers: int, options: Dict[str, Any]) -> int:
     return num_workers
 
 
+def _check_device(device: Any, num_workers: int, pin_memory: bool) -> None:
+    gpu = device_of(device)
+    if gpu is None:
+        return
+    if num_workers > 0:
+        raise InvalidArgumentError(f"num_workers {num_workers} is invalid with device {gpu}, which "
+                                   "is fed by the trainer's process: use num_workers=0")
+    if pin_memory:
+        raise InvalidArgumentError(f"pin_memory is for batches on the host, and those for device "
+                                   f"{gpu} are on the GPU: leave it out")
+
+
 class DataLoader:
     """Decoded batches of a database, epoch after epoch, with a state for exact resuming.
 
@@ -36,7 +48,7 @@ class DataLoader:
         for epoch in range(10):
             for values in loader:
                 ...                        # loader.state_dict() continues at the next batch
-    path, batch_size, decode, global_batch_size, drop_last, hand_over_bytes
+    path, batch_size, decode, global_batch_size, drop_last, hand_over_bytes, device, feed_options
                 as for IterableDataset
     mesh, process_group, data_parallel
                 the ranks that share each batch: a DeviceMesh of one dimension, a process group of
@@ -55,8 +67,8 @@ class DataLoader:
     of an epoch may be short, and empty for some ranks.
 
     It is no torch.utils.data.DataLoader, so that trainers do not shard it again: Lightning's
-    Trainer and Accelerate's prepare() take it as it is. They leave the batches on the CPU or move
-    them; see README.md of the package.
+    Trainer and Accelerate's prepare() take it as it is. They leave the batches where they are, or
+    move them; see README.md of the package.
 
     Errors:  InvalidArgumentError, InvalidTypeError; InvalidStateError in the first loop, or
              wherever the ranks are needed, if they cannot be told (IterableDataset)
@@ -64,7 +76,7 @@ class DataLoader:
     """
 
     def __init__(self, path: Any, batch_size: Optional[int] = None, *,
-                 decode: Callable[[Batch], Any] = values_as_tensor, mesh: Any = None,
+                 decode: Callable[[Any], Any] = values_as_tensor, mesh: Any = None,
                  process_group: Any = None, data_parallel: Optional[Tuple[int, int]] = None,
                  num_workers: int = 0, multiprocessing_context: Any = None,
                  persistent_workers: bool = False, pin_memory: bool = False,
@@ -76,6 +88,7 @@ class DataLoader:
                     "a break" if name == "max_batches" else "data_parallel=(rank, size)"))
         share = _ranks.of_arguments(mesh, process_group, data_parallel)
         self._num_workers = _check_workers(num_workers, options)
+        _check_device(options.get("device"), self._num_workers, pin_memory)
         if share is not None:
             options.update(num_shards=share.count, shard_id=share.rank)
         state = options.pop("state", None)

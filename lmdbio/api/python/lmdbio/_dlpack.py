@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 import numpy as np
 
 CUDA = 2  # kDLCUDA
-_UINT = 1  # kDLUInt
+_CODES = {"i": 0, "u": 1}  # kDLInt, kDLUInt, by the kinds of NumPy
 _NAME = b"dltensor"  # until a library has taken it over
 
 
@@ -40,9 +40,12 @@ ManagedTensor._fields_ = [("tensor", Tensor), ("context", ctypes.c_void_p), ("de
 _exported: Dict[int, Tuple[Any, ...]] = {}
 
 
+# Tensors may outlive the globals of this module at the end of the process, so the functions that
+# are called from outside have what they need, and stay.
 @_DELETER
-def _delete(managed: Any) -> None:
-    _exported.pop(ctypes.addressof(managed.contents), None)
+def _delete(managed: Any, exported: Dict[int, Tuple[Any, ...]] = _exported,
+            address_of: Any = ctypes.addressof) -> None:
+    exported.pop(address_of(managed.contents), None)
 
 
 _api = ctypes.pythonapi
@@ -54,20 +57,26 @@ _api.PyCapsule_GetPointer.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _drop(capsule: int) -> None:
+def _drop(capsule: int, exported: Dict[int, Tuple[Any, ...]] = _exported, api: Any = _api,
+          name: bytes = _NAME) -> None:
     """Frees the struct of a capsule that no library has taken over."""
-    if _api.PyCapsule_IsValid(capsule, _NAME):
-        _exported.pop(_api.PyCapsule_GetPointer(capsule, _NAME), None)
+    if api.PyCapsule_IsValid(capsule, name):
+        exported.pop(api.PyCapsule_GetPointer(capsule, name), None)
+
+
+_api.Py_IncRef(ctypes.py_object(_delete))
+_api.Py_IncRef(ctypes.py_object(_drop))
 
 
 def capsule_of(address: int, shape: Tuple[int, ...], dtype: np.dtype, device: int,
                owner: Any) -> Any:
-    """Returns a capsule of an array of unsigned integers on a GPU, which keeps `owner` alive."""
+    """Returns a capsule of an array of integers on a GPU, which keeps `owner` alive."""
     sizes = (ctypes.c_int64 * len(shape))(*shape)
     managed = ManagedTensor()
     tensor = managed.tensor
     tensor.data, tensor.device_type, tensor.device_id = address, CUDA, device
-    tensor.ndim, tensor.code, tensor.bits, tensor.lanes = len(shape), _UINT, 8 * dtype.itemsize, 1
+    tensor.ndim, tensor.code, tensor.bits = len(shape), _CODES[dtype.kind], 8 * dtype.itemsize
+    tensor.lanes = 1
     tensor.shape = ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64))
     managed.deleter = _delete
     _exported[ctypes.addressof(managed)] = (managed, sizes, owner)

@@ -157,6 +157,15 @@ class DeviceBatch:
         batch._arrays = [self._arrays[f]]
         return batch
 
+    def to(self, device: Any, non_blocking: bool = False) -> Any:
+        """Returns the values as a tensor of PyTorch on a device: rows of uint8, shorter values end
+        in zeros; of a view with fields, a dict of them. Packed values are a pair of uint8 values
+        and int64 offsets. On this GPU nothing is copied, and work that follows on the current
+        stream sees the values. non_blocking has no effect."""
+        from lmdbio._torch_feed import values_on
+
+        return values_on(self, device)
+
     def __len__(self) -> int:
         return len(self.positions)
 

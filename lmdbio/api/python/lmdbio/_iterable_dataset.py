@@ -13,23 +13,19 @@ import torch
 import torch.utils.data
 
 from lmdbio import _ranks
-from lmdbio._batch import Batch
 from lmdbio._epochs import Epochs
 from lmdbio._errors import InvalidArgumentError, InvalidStateError, InvalidTypeError
-from lmdbio._hand_over import begin, check_size, empty
+from lmdbio._hand_over import begin, check_size
 from lmdbio._loader import Loader
 from lmdbio._options import GLOBAL_BATCH_SIZE
 from lmdbio._positions import Positions
-
-
-def values_as_tensor(batch: Batch) -> Any:
-    """Returns a copy of the values as rows of uint8, [len, size of the largest]; of a view with
-    fields, a dict of them."""
-    if batch.fields is not None:
-        return {name: values_as_tensor(batch[name]) for name in batch.fields}
-    rows = empty((len(batch), int(batch.sizes.max(initial=0))))
-    batch.array(out=rows.numpy())
-    return rows
+from lmdbio._torch_feed import (
+    TorchFeed,
+    batches_of,
+    check_feed_options,
+    device_of,
+    values_as_tensor,
+)
 
 
 # Of each worker. Six batches of 256 images of 224 x 224 x 3 floats; memory is used when needed.
@@ -67,7 +63,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 lmdbio.View of them
     batch_size  records of a batch of this rank; None: global_batch_size divided by the ranks
     decode      converts a Batch to the value that is delivered; it must copy data that it keeps.
-                The default copies the values into one tensor of uint8, shorter ones ending in zeros
+                The default copies the values into one tensor of uint8, shorter ones ending in
+                zeros. With a GPU it gets a DeviceBatch, and the default copies nothing
     global_batch_size
                 records of a batch of all ranks, in place of batch_size; without either it is 64
     num_shards, shard_id
@@ -77,6 +74,11 @@ class IterableDataset(torch.utils.data.IterableDataset):
     hand_over_bytes
                 the largest memory in which each worker hands batches over to the trainer without a
                 copy. 0: all batches are copied, as PyTorch does it
+    device      a GPU, as PyTorch names it: batches are copied to its memory ahead of the program,
+                and arrive for the current stream (lmdbio.DeviceFeed). Without workers only. None
+                or "cpu": they stay on the host
+    feed_options
+                with a GPU: a dict of `packed`, `row_bytes_min` and `depth` of lmdbio.DeviceFeed
     Also shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
     tail="wrap".
 
@@ -97,11 +99,11 @@ class IterableDataset(torch.utils.data.IterableDataset):
     """
 
     def __init__(self, path: Any, batch_size: Optional[int] = None, *,
-                 decode: Callable[[Batch], Any] = values_as_tensor,
+                 decode: Callable[[Any], Any] = values_as_tensor,
                  drop_last: bool = False, global_batch_size: Optional[int] = None,
                  num_shards: Optional[int] = None, shard_id: Optional[int] = None,
-                 tail: str = "short", hand_over_bytes: int = HAND_OVER_BYTES,
-                 **options: Any) -> None:
+                 tail: str = "short", hand_over_bytes: int = HAND_OVER_BYTES, device: Any = None,
+                 feed_options: Optional[Dict[str, Any]] = None, **options: Any) -> None:
         if "comm" in options or "share" in options or tail not in ("short", "drop"):
             raise InvalidArgumentError("comm, share and tail='wrap' are not supported here; use "
                                        "lmdbio.Loader")
@@ -117,6 +119,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._share = None if num_shards is None else _ranks.Share(num_shards, shard_id)
         self._trainers_share: Optional[_ranks.Share] = None  # in a worker
         self._hand_over_bytes = check_size(hand_over_bytes)
+        self._device = device_of(device)
+        self._feed_options = check_feed_options(self._device, feed_options)
         self._options = options
         state, epoch = options.pop("state", None), options.pop("epoch", 0)
         if state and epoch:
@@ -134,6 +138,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def _close(self) -> None:
         self._loader: Optional[Loader] = None  # of process _owner at _place, between epochs
+        self._feed: Optional[TorchFeed] = None  # with a device: takes the batches of the loader
         self._owner = 0
         self._place: Optional[_Place] = None
         self._epoch: Optional[int] = None  # that the last loop delivers, or delivered
@@ -169,6 +174,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
                       share="fill" if place.workers > 1 else "block",
                       state=state, epoch=0 if state else epoch, **self._options)
 
+    def _open_fed(self, place: _Place, epoch: int,
+                  state: Optional[Dict[str, Any]]) -> Tuple[Loader, Optional[TorchFeed]]:
+        loader = self._open(place, epoch, state)
+        if self._device is None:
+            return loader, None
+        try:
+            return loader, TorchFeed(loader, self._device, self._feed_options)
+        except BaseException:
+            loader.close()
+            raise
+
     def _stand_at(self, epoch: int, state: Optional[Dict[str, Any]]) -> Loader:
         """Returns the loader of this process, before the first record of an epoch or at a state."""
         place = _Place(*_worker(), *self._my_share())
@@ -176,7 +192,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
             self._loader.close()  # it belongs to the parent of this forked process, or to a world
             self._loader = None   # that has other ranks now
         if self._loader is None:
-            self._loader = self._open(place, epoch, state)
+            self._loader, self._feed = self._open_fed(place, epoch, state)
             self._owner, self._place = os.getpid(), place
         elif state is not None:
             self._loader.load_state_dict(state)
@@ -230,6 +246,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     def _loop(self) -> Iterator[Any]:
         workers, worker = _worker()
+        if self._device is not None and torch.utils.data.get_worker_info() is not None:
+            raise InvalidStateError(f"device {self._device} is fed by the trainer's process: use "
+                                    "num_workers=0")
         begin(self._hand_over_bytes)
         self._loops += 1
         selections = self._epochs.selections
@@ -260,7 +279,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
             part = min(records - worker * whole, whole)
             return part == whole or (part > 0 and not self._drop_last)
 
-        for batch in loader:
+        for batch in batches_of(loader, self._feed):
             if loop != self._loops:
                 raise InvalidStateError("another loop over this dataset has begun; only the latest "
                                         "loop gets batches")
@@ -412,6 +431,6 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 share = self._my_share()
             if share is not None:
                 _ranks.check_sharded_once(share)
-        nothing = {"_loader": None, "_place": None, "_epoch": None, "_selections": None,
-                   "_stands_at": None}
+        nothing = {"_loader": None, "_feed": None, "_place": None, "_epoch": None,
+                   "_selections": None, "_stands_at": None}
         return {**self.__dict__, **nothing, "_trainers_share": share}

@@ -1,4 +1,4 @@
-"""The streams of the GPU that holds a tensor, as PyTorch knows them."""
+"""The streams of a GPU, as PyTorch knows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 from typing import Any, Optional
 
 import torch
+
+from lmdbio._errors import InvalidArgumentError, NotFoundError
 
 CPU = torch.device("cpu")
 
@@ -50,3 +52,20 @@ def streams_of(tensor: torch.Tensor) -> Optional[Streams]:
     if not hasattr(module.current_stream(device), "cuda_stream"):
         return None
     return Streams(module, device)
+
+
+def streams_on(device: torch.device) -> Streams:
+    """Returns the streams of a GPU; without a number, of the current one.
+
+    Errors: NotFoundError; InvalidArgumentError if it is no GPU of CUDA
+    """
+    module = getattr(torch, device.type)
+    count = module.device_count() if module.is_available() else 0
+    if count == 0 or (device.index or 0) >= count:
+        raise NotFoundError(f"device {device}: PyTorch finds {count or 'no'} "
+                            f"GPU{'' if count == 1 else 's'}; without one, use device='cpu'")
+    index = module.current_device() if device.index is None else device.index
+    if not hasattr(module.current_stream(index), "cuda_stream"):
+        raise InvalidArgumentError(f"device {device} is no GPU of CUDA; use device='cpu', and move "
+                                   "the batches yourself")
+    return Streams(module, torch.device(device.type, index))

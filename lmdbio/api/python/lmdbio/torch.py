@@ -29,8 +29,9 @@ from lmdbio._dataset import Dataset
 from lmdbio._ddp_hook import ddp_hook
 from lmdbio._errors import InvalidArgumentError, InvalidStateError, LmdbioError, PeerFailedError
 from lmdbio._hand_over import begin, check_size, collate, empty
-from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset, values_as_tensor
+from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset
 from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all, wait_all_on
+from lmdbio._torch_feed import values_as_tensor
 from lmdbio._torch_streams import CPU, Streams, streams_of
 from lmdbio.sync import TYPES, Operation, Synchronizer
 
