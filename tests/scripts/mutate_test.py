@@ -17,12 +17,15 @@ cmake_minimum_required(VERSION 3.25)
 project(sums CXX)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 add_executable(sum_test sum_test.cc)
+enable_testing()
+add_test(NAME sum_test COMMAND sum_test 5)
 """,
     "sum.h": "inline int Sum(int a, int b) { return a + b; }\n"
              "inline int Unused() { return 7; }\n",
-    # As a test that prints wrong bytes, its output is no UTF-8.
-    "sum_test.cc": '#include <cstdio>\n#include "sum.h"\n'
-                   'int main() { std::puts("\\xE2."); return Sum(2, 3) == 5 ? 0 : 1; }\n',
+    # As a test that prints wrong bytes, its output is no UTF-8. It needs the argument of CTest.
+    "sum_test.cc": '#include <cstdio>\n#include <cstdlib>\n#include "sum.h"\n'
+                   'int main(int count, char** words) {\n  std::puts("\\xE2.");\n'
+                   '  return count == 2 && Sum(2, 3) == std::atoi(words[1]) ? 0 : 1;\n}\n',
 }
 
 
