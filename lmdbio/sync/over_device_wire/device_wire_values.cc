@@ -175,7 +175,8 @@ Status DeviceWireValues::FinishStore(int from, const ValueRange& chunk, int forw
   return forward_to != kNobody ? StartSend(forward_to, chunk) : Status();
 }
 
-// If the slot of the next send is free, and no earlier send waits for it, the kernel writes it.
+// If the slot of the next send is free, the kernel writes it. No earlier send waits for it then:
+// AwaitArrival has begun the copies of all for which there is room.
 Status DeviceWireValues::FinishReduce(int from, uint64_t /*turn*/, const ValueRange& chunk,
                                       const Reduction& reduction, int forward_to) {
   LMDBIO_TRY_VOID(AwaitArrival(from));
@@ -185,7 +186,7 @@ Status DeviceWireValues::FinishReduce(int from, uint64_t /*turn*/, const ValueRa
   const std::vector<DeviceSpan> sources = {own, received};
   std::vector<DeviceSpan> targets = {own};
   OutLane* const next = forward_to != kNobody ? &LaneTo(forward_to) : nullptr;
-  const bool writes_slot = next != nullptr && next->copied == next->begun && HasRoom(*next);
+  const bool writes_slot = next != nullptr && HasRoom(*next);
   if (writes_slot) targets.push_back(SpanIn(SlotOf(next->first_slot, next->copied), chunk));
   LMDBIO_TRY_VOID(Launch(chunk, sources, targets, reduction));
   LMDBIO_TRY_VOID(FinishRead(lane));
