@@ -5,6 +5,7 @@
 #include "lmdbio/sync/over_device_wire/device_wire.h"
 
 #include <array>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -169,6 +170,80 @@ TEST_CASE("Chunks of any size and depth, and calls behind each other, give the s
         });
     CHECK(wrong == Found{});
   }
+}
+
+// A kernel or a copy of the first rank is held back, until its host has looked at it some times
+// after `sent` messages of the other rank had left.
+class HeldStream final : public ranks::Health {
+ public:
+  HeldStream(device::Device& gpu, const std::atomic<int>& sent, int sent_min)
+      : pinned_(test::Good(gpu.Pin(memory_.bytes()))), sent_(sent), sent_min_(sent_min) {}
+
+  // Work that is enqueued on the stream from now on is held back.
+  void Hold(device::DeviceStream& stream) {
+    const device::MarkWait wait{mark_, 1};
+    Must(stream.AwaitAll({&wait, 1}));
+  }
+
+  // Called in waits of the host, each of which has many looks.
+  Status Check() override {
+    if (sent_.load() >= sent_min_ && ++checks_ == 3) mark_.Raise(1);
+    return {};
+  }
+  void GiveUp(const Error&) override {}
+
+ private:
+  const test::SharedBytes memory_{4096};
+  const device::PinnedBytes pinned_;
+  const device::DeviceMark mark_ = test::Good(device::DeviceMark::In(pinned_, 0));
+  const std::atomic<int>& sent_;
+  const int sent_min_;
+  int checks_ = 0;
+};
+
+// Messages 4 and 5 of the first call are copied late, and lie where the second call, which has
+// fewer and larger slots, has its messages 2 and later.
+TEST_CASE("A slot is not filled while a call before it, with other slots, uses it",
+          "[device_wire]") {
+  using Step = test::WatchedWire::WireStep;
+  constexpr DeviceValues kFirst = {.offset = 0, .count = 60, .type = DataType::kInt32};
+  constexpr DeviceValues kSecond = {.offset = 4096, .count = 300, .type = DataType::kInt32};
+  const WireTable table = {
+      {.bytes_max = 240, .algorithm = WireAlgorithm::kRing, .chunk_bytes = 40, .chunk_depth = 8},
+      {.algorithm = WireAlgorithm::kRing, .chunk_bytes = 200, .chunk_depth = 4}};
+  const EmulatedGpu gpu(1);
+  std::atomic<int> sent = 0;
+  const Found wrong = RunRanksOnDevice(2, [&](ranks::Group& group, Complaints& mine) {
+    const bool is_held = group.rank() == 0;
+    const auto opened = gpu.Open(group.rank());
+    HeldStream held(*opened, sent, 6 + 3);  // the second call has sent three chunks
+    RankOnWire* waiting = nullptr;
+    int received = 0;
+    const auto watch = [&](Step step, test::WatchedWire::StepSide side) {
+      if (side == test::WatchedWire::StepSide::kBefore) return;
+      if (!is_held && step == Step::kStartSend) ++sent;
+      if (is_held && step == Step::kAwaitReceive && ++received == 5) held.Hold(waiting->stream());
+    };
+    RankOnWire rank(group, opened, {.options = {.table = table}, .watch = watch, .health = &held});
+    waiting = &rank;
+    Must(rank.Make(group));
+    std::vector<ValuesOfRanks> calls;
+    for (const DeviceValues& values : {kFirst, kSecond}) {
+      calls.emplace_back(2, values, 1 + values.offset);
+      const std::string& bytes = calls.back().of[static_cast<size_t>(group.rank())];
+      rank.WriteLater(values.offset, bytes);
+      Must(rank.AllReduce(values, ReduceOp::kSum));
+      rank.ReadLater(values.offset, bytes.size());
+    }
+    rank.Drain();
+    for (const ValuesOfRanks& all : calls) {
+      const std::string found = rank.BytesRead(all.values.offset, all.of.front().size());
+      const std::string differs = all.Compare(found, ReduceOp::kSum);
+      mine.Expect(differs.empty(), fmt::format("rank {}: {}", group.rank(), differs));
+    }
+    mine.Expect(!is_held || received == 12, "other messages");
+  });
+  CHECK(wrong == Found{});
 }
 
 TEST_CASE("Chunks that are too large for the pinned memory are made smaller", "[device_wire]") {
