@@ -100,7 +100,8 @@ Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
   const std::function<Status()> check = [waits = waits_.get()] { return waits->Check(); };
   const auto make_between = [&](ranks::Group& roots) -> Result<std::unique_ptr<BetweenHosts>> {
     LMDBIO_TRY(auto wire, OpenLinkWire(roots, health, {.known_as = group.rank()}));
-    return DeviceWire::Make(roots, std::move(wire), {*device_, *kernels_, check}, {.table = table});
+    return DeviceWire::Make(roots, std::move(wire), {*device_, *kernels_, check, group.rank()},
+                            {.table = table});
   };
   LMDBIO_TRY(
       collectives_,

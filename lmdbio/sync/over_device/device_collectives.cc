@@ -208,9 +208,13 @@ Result<CallOutcome> DeviceCollectives::Broadcast(const CallTag& tag, const Devic
 Result<CallOutcome> DeviceCollectives::Run(const DeviceCall& call, DeviceStream& stream) {
   Result<CallOutcome> outcome = RunSteps(call, stream);
   if (outcome) return outcome;
-  // The others may wait for this rank, on the host and on their streams.
-  Stop(outcome.error());
-  parts_.meetings.Stop(outcome.error());
+  // The others may wait for this rank, on the host and on their streams. Meetings of one host know
+  // its name.
+  const int rank = parts_.meetings.rank();
+  const Error why =
+      host_.host_count == 1 ? outcome.error().Copy() : NamedFailure(rank, outcome.error());
+  Stop(why);
+  parts_.meetings.Stop(why);
   return outcome;
 }
 

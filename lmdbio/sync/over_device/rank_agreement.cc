@@ -21,4 +21,9 @@ Status AgreeOnSupport(ranks::Group& group, Status mine) {
   return Fail(std::move(agreed).error().Within(fmt::format("rank {}", group.rank())));
 }
 
+Error NamedFailure(int rank, const Error& why) {
+  if (why.code() == ErrorCode::kPeerFailed) return why.Copy();
+  return why.Copy().Within(fmt::format("rank {}", rank));
+}
+
 }  // namespace lmdbio::sync

@@ -1,5 +1,5 @@
 // lmdbio/sync/over_device/rank_agreement.h - what ranks tell each other when they make objects that
-// all of them need.
+// all of them need, and when they fail.
 #ifndef LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
 #define LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
 
@@ -25,6 +25,10 @@ Result<T> ForAllOrNone(ranks::Group& group, Result<T> mine) {
   LMDBIO_TRY_VOID(AgreeOnSupport(group, mine ? Status() : Fail(mine.error().Copy())));
   return mine;
 }
+
+// A failure of a rank, in the words for the others: with the number of the rank, unless the failure
+// is that of another one.
+Error NamedFailure(int rank, const Error& why);
 
 // Collective. `mine` of all ranks, in rank order.
 // Errors: as ranks::Group::AllGather

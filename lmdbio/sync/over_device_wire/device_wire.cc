@@ -73,7 +73,7 @@ Status DeviceWire::AllReduce(const DeviceArray& values, const Reduction& reducti
   if (values.count == 0) return {};
   Status done = Reduce(values, reduction, stream);
   if (done) return done;
-  wire_->Stop(done.error());  // the others may wait for this rank
+  wire_->Stop(NamedFailure(setup_.known_as, done.error()));  // the others may wait for this rank
   // Copies out may be under way. When `stream` is done, they are, unless the driver fails.
   Status ended = slots_->out().Record(slots_->begin());
   if (ended) static_cast<void>(stream.Await(slots_->begin()));

@@ -32,6 +32,7 @@ struct DeviceWireSetup {
   device::Device& gpu;
   const kernels::DeviceKernels& kernels;
   std::function<Status()> check;  // called in waits for the GPU; an error ends them
+  int known_as = 0;               // the number of this rank in failures that the others get
 };
 
 struct DeviceWireOptions {

@@ -43,7 +43,7 @@ class RankOnHosts {
     const auto make_between =
         [&](ranks::Group& roots) -> Result<std::unique_ptr<sync::BetweenHosts>> {
       LMDBIO_TRY(auto wire, sync::OpenLinkWire(roots, health(), {.known_as = group.rank()}));
-      return sync::DeviceWire::Make(roots, std::move(wire), {*gpu_, *kernels_, check},
+      return sync::DeviceWire::Make(roots, std::move(wire), {*gpu_, *kernels_, check, group.rank()},
                                     {.table = sync::OneWireAlgorithm(setup_.algorithm, 256, 2)});
     };
     LMDBIO_TRY(made_, sync::DeviceCollectives::Make(
@@ -53,6 +53,7 @@ class RankOnHosts {
   }
 
   sync::DeviceCollectives* made() { return made_.get(); }
+  sync::Collectives& meetings() { return meetings_; }
   ranks::Health& health() { return setup_.health != nullptr ? *setup_.health : solo_; }
   ::lmdbio::device::Device& gpu() { return *gpu_; }
   ::lmdbio::device::DeviceStream& stream() { return stream_; }

@@ -91,7 +91,8 @@ class RankOnWire {
     watched_ = wire_.get();
     LMDBIO_TRY(made_, sync::DeviceWire::Make(
                           group, std::move(wire_),
-                          {*gpu_, *kernels_, [this] { return health().Check(); }}, setup_.options));
+                          {*gpu_, *kernels_, [this] { return health().Check(); }, group.rank()},
+                          setup_.options));
     return {};
   }
 

@@ -294,8 +294,9 @@ class FaultyWireJob {
     error_ = error.message();
     if (is_victim_) {
       if (error.code() != ErrorCode::kInternal) Complain("not kInternal");
-    } else if (error.code() != ErrorCode::kPeerFailed) {
-      Complain("not kPeerFailed: " + error_);
+    } else if (error.code() != ErrorCode::kPeerFailed ||
+               error_.find(fmt::format("rank {}", kVictim)) == std::string::npos) {
+      Complain("not kPeerFailed with the name of the rank: " + error_);
     }
   }
 
