@@ -31,12 +31,7 @@ using test::SumOnDevice;
 constexpr double kSecondsMax = 5.0;
 constexpr int kRanks = 3;
 
-// The sum of three floats whose bytes are kFilled.
 constexpr std::byte kFilled{0x3F};
-float SumOfFilled() {
-  const float one = std::bit_cast<float>(0x3F3F3F3F);
-  return one + one + one;
-}
 
 float ValueAt(device::DeviceAddress address) {
   float value = 0;
@@ -44,10 +39,38 @@ float ValueAt(device::DeviceAddress address) {
   return value;
 }
 
+// How a rank ends, and how the ranks reduce.
+struct JobEnding {
+  int victim;
+  std::string fault;  // of the stand-in; "": the test sends a signal
+  std::string collective;
+  std::string order;
+  int rank_count = kRanks;
+  int ranks_per_host = kRanks;
+
+  // That of floats whose bytes are kFilled: those of each host first.
+  float SumOfFilled() const {
+    const auto one = std::bit_cast<float>(0x3F3F3F3F);
+    float sum = 0;
+    for (int first = 0; first < rank_count; first += ranks_per_host) {
+      float of_host = 0;
+      for (int rank = 0; rank < ranks_per_host; ++rank) of_host += one;
+      sum += of_host;
+    }
+    return sum;
+  }
+  // In the order `event` the stream of the program may wait for the dead rank for ever, if the
+  // rank is of the same host.
+  bool StreamMayWait(int rank) const {
+    return order == "event" && rank / ranks_per_host == victim / ranks_per_host;
+  }
+};
+
 // Iterates until it fails. A wait that ends well finds the sum. Returns the error.
 // gradients  the program may still use them after a failure
 Status TrainUntilItFails(Synchronizer& synchronizer, ProgramOnDevice& program,
-                         const std::vector<DeviceMemory>& gradients, ForkedJob& job) {
+                         const std::vector<DeviceMemory>& gradients, const JobEnding& ending,
+                         ForkedJob& job) {
   for (int iteration = 0;; ++iteration) {
     if (iteration == 8) job.SayReady();
     std::vector<Handle> handles;
@@ -61,20 +84,12 @@ Status TrainUntilItFails(Synchronizer& synchronizer, ProgramOnDevice& program,
       LMDBIO_TRY_VOID(handles[i].WaitOn(program.stream().native()));
       LMDBIO_TRY_VOID(handles[i].Wait());
       for (const uint64_t at : {0, 200'000, 399'996}) {
-        if (ValueAt(gradients[i].begin() + at) == SumOfFilled()) continue;
+        if (ValueAt(gradients[i].begin() + at) == ending.SumOfFilled()) continue;
         return Fail(ErrorCode::kCorruption, fmt::format("a wrong sum at byte {}", at));
       }
     }
   }
 }
-
-// How a rank ends, and how the ranks reduce.
-struct JobEnding {
-  int victim;
-  std::string fault;  // of the stand-in; "": the test sends a signal
-  std::string collective;
-  std::string order;
-};
 
 std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending) {
   if (group.rank() == ending.victim && !ending.fault.empty()) {
@@ -93,7 +108,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending
   std::vector<DeviceMemory> gradients;
   for (int i = 0; i < 4; ++i) gradients.push_back(program.Allocate(400'000));
   const auto began = std::chrono::steady_clock::now();
-  const Status status = TrainUntilItFails(**made, program, gradients, job);
+  const Status status = TrainUntilItFails(**made, program, gradients, ending, job);
   const double seconds =
       ending.fault.empty()
           ? job.SecondsSinceSignal()
@@ -108,9 +123,8 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending
       (seconds < 0 || seconds > kSecondsMax)) {
     wrong += "late; ";
   }
-  // In the order `event` the stream of the program may wait for the dead rank for ever.
   ProgramOnDevice another(Good(device::Device::Open(0, **driver)));
-  ProgramOnDevice& living = ending.order == "event" ? another : program;
+  ProgramOnDevice& living = ending.StreamMayWait(group.rank()) ? another : program;
   const DeviceMemory memory = living.Allocate(64);
   living.WriteLater(memory.begin(), "still works");
   if (living.ReadNow(memory.begin(), 11) != "still works") wrong += "the GPU does not work; ";
@@ -140,11 +154,12 @@ void CheckEndings(const std::vector<JobEnding>& endings) {
   std::vector<std::unique_ptr<ForkedJob>> jobs;
   for (const JobEnding& ending : endings) {
     devices.push_back(std::make_unique<SharedDevices>());
-    auto& job = jobs.emplace_back(std::make_unique<ForkedJob>(kRanks, kRanks));
+    auto& job =
+        jobs.emplace_back(std::make_unique<ForkedJob>(ending.rank_count, ending.ranks_per_host));
     job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < endings[i].rank_count; ++rank) {
       CAPTURE(endings[i].fault, rank);
       CHECK(jobs[i]->EndOf(rank) == (rank == endings[i].victim ? "killed" : ""));
     }
@@ -242,23 +257,82 @@ TEST_CASE("A rank that is killed in any call of a reduction on the GPU is named 
   CheckEndings(endings);
 }
 
+// Lets all jobs run for a while, and sends the signal to their victims.
+void CheckSignal(int signal, const std::vector<JobEnding>& endings) {
+  std::vector<std::unique_ptr<SharedDevices>> devices;
+  std::vector<std::unique_ptr<ForkedJob>> jobs;
+  for (const JobEnding& ending : endings) {
+    devices.push_back(std::make_unique<SharedDevices>());
+    auto& job =
+        jobs.emplace_back(std::make_unique<ForkedJob>(ending.rank_count, ending.ranks_per_host));
+    job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    REQUIRE(jobs[i]->AwaitReady());
+    jobs[i]->Send(signal, endings[i].victim);
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const JobEnding& ending = endings[i];
+    CAPTURE(ending.collective, ending.order, ending.victim);
+    for (int rank = 0; rank < ending.rank_count; ++rank) {
+      if (rank != ending.victim) CHECK(jobs[i]->EndOf(rank) == "");
+    }
+    jobs[i]->Send(SIGCONT, ending.victim);
+    CHECK(jobs[i]->EndOf(ending.victim) == (signal == SIGKILL ? "killed" : ""));
+  }
+}
+
 TEST_CASE("A rank that is killed or stopped among its buckets is named by the others",
           "[device_processes_sync]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
   const auto [collective, order] = GENERATE(table<std::string, std::string>(
       {{"staged", "auto"}, {"auto", "host"}, {"auto", "event"}, {"auto", "mark"}}));
-  CAPTURE(signal, collective, order);
-  const SharedDevices devices;
-  const JobEnding ending{.victim = 1, .fault = "", .collective = collective, .order = order};
-  ForkedJob job(kRanks, kRanks);
-  job.Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
-  REQUIRE(job.AwaitReady());
-  job.Send(signal, ending.victim);
-  for (int rank = 0; rank < kRanks; ++rank) {
-    if (rank != ending.victim) CHECK(job.EndOf(rank) == "");
+  CAPTURE(signal);
+  CheckSignal(signal, {{.victim = 1, .fault = "", .collective = collective, .order = order}});
+}
+
+// --- Several hosts -----------------------------------------------------------------------------
+
+JobEnding OnTwoHosts(int victim, const std::string& fault, const std::string& order) {
+  return {.victim = victim,
+          .fault = fault,
+          .collective = "auto",
+          .order = order,
+          .rank_count = 4,
+          .ranks_per_host = 2};
+}
+
+// Ranks 0 and 2 are the roots of their hosts.
+TEST_CASE("A rank of several hosts that is killed or stopped is named on all of them",
+          "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
   }
-  job.Send(SIGCONT, ending.victim);
-  CHECK(job.EndOf(ending.victim) == (signal == SIGKILL ? "killed" : ""));
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const std::string order = GENERATE("host", "event", "mark");
+  CAPTURE(signal, order);
+  CheckSignal(signal,
+              {OnTwoHosts(0, "", order), OnTwoHosts(2, "", order), OnTwoHosts(3, "", order)});
+}
+
+TEST_CASE("A rank of several hosts that is killed in any call of a bucket is named on all of them",
+          "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  const std::string order = GENERATE("host", "event", "mark");
+  CAPTURE(order);
+  // Those of a root: in the reduction of its host, in messages, and where it copies their result.
+  CheckEndings({OnTwoHosts(2, "cuLaunchKernel:5:kill", order),
+                OnTwoHosts(2, "cuMemcpyDtoHAsync:6:kill", order),
+                OnTwoHosts(2, "cuMemcpyHtoDAsync:6:kill", order),
+                OnTwoHosts(2, "cuMemcpyDtoDAsync:11:kill", order)});
+  // Those of another rank: where it packs and unpacks.
+  CheckEndings({OnTwoHosts(3, "cuMemcpyDtoDAsync:8:kill", order),
+                OnTwoHosts(3, "cuEventRecord:40:kill", order),
+                OnTwoHosts(3, "cuStreamWaitEvent:30:kill", order)});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Goal: ranks of several hosts reduce in each order of streams; if one of them is killed at any
-// step, the others of all hosts get its name within 5 s, and their streams are done. Method: ranks
-// are processes, neighbours of which count as a host.
+// Goal: ranks of several hosts reduce in each order of streams; if one of them is killed or stopped
+// at any step, the others of all hosts get its name within 5 s. Their GPUs work, and their streams
+// are done, but for those that wait for an event of a rank that was killed. Method: ranks are
+// processes, neighbours of which count as a host.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -64,6 +65,7 @@ TEST_CASE("Processes of several hosts reduce in each order of streams", "[host_e
 // --- Ends --------------------------------------------------------------------------------------
 
 constexpr int kRanks = 4;
+constexpr int kRanksPerHost = 2;
 constexpr auto kSilenceLimit = 3s;
 constexpr double kSecondsMax = 5.0;
 constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
@@ -76,6 +78,12 @@ struct HostEnding {
   std::string call = "";  // of the driver; "": a meeting
   uint64_t nth = 1;       // call or meeting of a reduction
   Side side = Side::kBefore;
+  int signal = SIGKILL;  // beside a meeting
+
+  // In the order `event` the streams of these ranks may wait for the victim for ever.
+  bool StreamsMayWait(int rank) const {
+    return order == OrderKind::kEvent && rank / kRanksPerHost == victim / kRanksPerHost;
+  }
 };
 
 struct HostEndBoard {
@@ -87,6 +95,14 @@ struct HostEndBoard {
   }
 };
 
+bool GpuWorks(const EmulatedGpu& gpu, RankOnHosts& rank) {
+  device::DeviceStream stream = Good(rank.gpu().MakeStream());
+  const device::DeviceMemory memory = Good(rank.gpu().Allocate(64));
+  Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
+  Must(stream.Synchronize());
+  return gpu.Peek(memory.begin(), 64) == std::string(64, 'y');
+}
+
 std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBoard& board) {
   const EmulatedGpu gpu(static_cast<uint64_t>(group.rank()) + 1);
   const auto health = Good(ranks::JobHealth::Create(group, kSilenceLimit));
@@ -94,7 +110,7 @@ std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBo
   const auto watch = [&](int, Side side) {
     if (meetings_left == 0 || side != ending.side || --meetings_left > 0) return;
     board.NoteEnd();
-    ::raise(SIGKILL);
+    ::raise(ending.signal);
   };
   RankOnHosts rank(group, gpu.Open(),
                    {.order = ending.order, .health = health.get(), .watch = watch});
@@ -118,8 +134,11 @@ std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBo
     if (error.message().find(fmt::format("rank {}", ending.victim)) == std::string::npos) {
       found += "does not name the rank; ";
     }
-    if (seconds > kSecondsMax) found += "late; ";
-    if (!rank.Drain(5000ms)) found += "the stream is not done; ";
+    if (group.rank() != ending.victim && seconds > kSecondsMax) found += "late; ";
+    if (!ending.StreamsMayWait(group.rank()) && !rank.Drain(5000ms)) {
+      found += "the stream is not done; ";
+    }
+    if (!GpuWorks(gpu, rank)) found += "the GPU does not work; ";
     rank.Drop();
     return found.empty() ? ""
                          : fmt::format("{}after {:.2f} s: {}", found, seconds, error.message());
@@ -134,15 +153,17 @@ class HostEndJob {
         board_(*new (shared_.bytes().data()) HostEndBoard()),
         ranks_(
             kRanks, [this](ranks::Group& group) { return RunUntilEnd(group, ending_, board_); },
-            2) {}
+            kRanksPerHost) {}
 
   void Check() {
     INFO("order " << NameOf(ending_.order) << ", victim " << ending_.victim << ", call '"
                   << ending_.call << "' " << ending_.nth << ", side "
-                  << static_cast<int>(ending_.side));
+                  << static_cast<int>(ending_.side) << ", signal " << ending_.signal);
     for (int rank = 0; rank < kRanks; ++rank) {
-      CHECK(ranks_.EndOf(rank) == (rank == ending_.victim ? "killed" : ""));
+      if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
     }
+    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, ending_.victim);
+    CHECK(ranks_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
   }
 
  private:
@@ -152,10 +173,21 @@ class HostEndJob {
   RanksOnFile ranks_;
 };
 
+void CheckAllOnHosts(const std::vector<HostEnding>& endings) {
+  constexpr size_t kAtOnce = 4;
+  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
+    std::vector<std::unique_ptr<HostEndJob>> jobs;
+    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
+      jobs.push_back(std::make_unique<HostEndJob>(endings[i]));
+    }
+    for (const auto& job : jobs) job->Check();
+  }
+}
+
 TEST_CASE("A rank that is killed at a step is named on all hosts, and the streams are done",
           "[host_ends]") {
   std::vector<HostEnding> endings;
-  for (const OrderKind order : {OrderKind::kHost, OrderKind::kMark}) {
+  for (const OrderKind order : kOrders) {
     for (const int victim : {0, 1, 2}) {
       for (const uint64_t meeting : {1, 2, 3}) {
         for (const Side side : {Side::kBefore, Side::kAfter}) {
@@ -170,14 +202,18 @@ TEST_CASE("A rank that is killed at a step is named on all hosts, and the stream
       endings.push_back({order, victim, "cuMemcpyDtoDAsync", 1});
     }
   }
-  constexpr size_t kAtOnce = 4;
-  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
-    std::vector<std::unique_ptr<HostEndJob>> jobs;
-    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
-      jobs.push_back(std::make_unique<HostEndJob>(endings[i]));
-    }
-    for (const auto& job : jobs) job->Check();
+  CheckAllOnHosts(endings);
+}
+
+TEST_CASE("A rank that is stopped at a step is named on all hosts, and hears it when it goes on",
+          "[host_ends]") {
+  std::vector<HostEnding> endings;
+  for (const OrderKind order : kOrders) {
+    endings.push_back({order, 0, "", 2, Side::kAfter, SIGSTOP});
+    endings.push_back({order, 1, "", 1, Side::kBefore, SIGSTOP});
+    endings.push_back({order, 2, "", 3, Side::kBefore, SIGSTOP});
   }
+  CheckAllOnHosts(endings);
 }
 
 }  // namespace
