@@ -104,6 +104,8 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
       TakeField("options.device_buffer_bytes", from.device_buffer_bytes, to.device_buffer_bytes));
   LMDBIO_TRY_VOID(TakeField("options.device_gradient_bytes", from.device_gradient_bytes,
                             to.device_gradient_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.device_one_shot_bytes", from.device_one_shot_bytes,
+                            to.device_one_shot_bytes));
   // End generated TakeFields
   return {};
 }

@@ -128,6 +128,10 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   uint64_t device_buffer_bytes;
   /* The memory of the GPU from which gradients there are placed. */
   uint64_t device_gradient_bytes;
+  /* The largest values that several GPUs of one host reduce in one shot: each reads the values
+   * of all ranks, and writes to its own memory only. Larger values are divided among the GPUs.
+   * Not measured on a real GPU yet. 0: 256 KiB. -1: none. */
+  int64_t device_one_shot_bytes;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

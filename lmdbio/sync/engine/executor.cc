@@ -329,21 +329,29 @@ std::optional<uint64_t> Executor::OffsetInArena(const StagedCall& staged) const 
   return device_->OffsetOfPlaced(staged.requests, addresses, PlacesOf(staged.requests).offsets);
 }
 
-Executor::Outcome Executor::CallInArena(StagedCall staged, const ArenaValuesCall& call) {
+Executor::Outcome Executor::CallInArena(StagedCall staged, ResultPlace result,
+                                        const ArenaValuesCall& call) {
   ArenaMover& arena = *device_->arena();
   const std::optional<uint64_t> placed = OffsetInArena(staged);
   const DataType type = staged.requests[0].type;
+  const auto values_of = [&](uint64_t bytes, uint64_t chunk) -> DeviceValues {
+    return {.offset = placed ? *placed + chunk * arena.chunk_bytes() : device_->buffer_offset(),
+            .count = bytes / ElementBytes(type),
+            .type = type,
+            .result = placed ? ResultPlace::kInPlace : result};
+  };
   const auto call_chunk = [&](uint64_t bytes, uint64_t chunk, device::DeviceStream& stream) {
-    const DeviceValues values = {
-        .offset = placed ? *placed + chunk * arena.chunk_bytes() : device_->buffer_offset(),
-        .count = bytes / ElementBytes(type),
-        .type = type};
-    return Transfer(staged.tasks, bytes, [&] { return call(values, chunk, stream); });
+    return Transfer(staged.tasks, bytes,
+                    [&] { return call(values_of(bytes, chunk), chunk, stream); });
+  };
+  const auto result_of = [&](uint64_t bytes) {
+    return device_->collectives().ResultOf(values_of(bytes, 0));
   };
   staged.order = device_->collectives().order();
   const ArenaUse use = placed ? ArenaUse::kInPlace : ArenaUse::kPacked;
-  return MoveTensors(staged, arena.chunk_bytes(),
-                     [&](const StagedWork& work) { return arena.Run(work, use, call_chunk); });
+  return MoveTensors(staged, arena.chunk_bytes(), [&](const StagedWork& work) {
+    return arena.Run(work, use, call_chunk, result_of);
+  });
 }
 
 Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
@@ -355,7 +363,8 @@ Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
                           .prescale = first.prescale};
   if (device_ != nullptr && device_->arena() != nullptr) {
     return CallInArena(
-        staged, [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
+        staged, ResultPlace::kAnywhere,
+        [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
           return device_->collectives().AllReduce(TagOf(tag, chunk), values, ReductionOf(first),
                                                   stream);
         });
@@ -389,10 +398,11 @@ Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
                           .needs_zeros = false};
   const bool has_arena = device_ != nullptr && device_->arena() != nullptr;
   if (!has_arena || device_->collectives().host_count() > 1) return Stage(staged, send);
-  return CallInArena(
-      staged, [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
-        return device_->collectives().Broadcast(TagOf(tag, chunk), values, request.root, stream);
-      });
+  return CallInArena(staged, ResultPlace::kInPlace,
+                     [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
+                       return device_->collectives().Broadcast(TagOf(tag, chunk), values,
+                                                               request.root, stream);
+                     });
 }
 
 Executor::Outcome Executor::Broadcast(const Request& request, Task* task, const CallTag& tag) {

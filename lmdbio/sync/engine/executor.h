@@ -108,9 +108,10 @@ class Executor {
   // The offset in the arena of tensors that need not be packed.
   std::optional<uint64_t> OffsetInArena(const StagedCall& staged) const;
   // As Stage, for a call with values in the arena. Requires: there is one
+  // result  where the call may leave that of tensors which are packed
   using ArenaValuesCall =
       std::function<Outcome(const DeviceValues& values, uint64_t chunk, device::DeviceStream&)>;
-  Outcome CallInArena(StagedCall staged, const ArenaValuesCall& call);
+  Outcome CallInArena(StagedCall staged, ResultPlace result, const ArenaValuesCall& call);
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;

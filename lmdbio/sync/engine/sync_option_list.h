@@ -37,7 +37,7 @@ inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 
-inline constexpr std::array<SyncOptionInfo, 27> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 28> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -66,6 +66,7 @@ inline constexpr std::array<SyncOptionInfo, 27> kSyncOptionInfos = {{
     {"device_order", kDeviceOrderNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"device_buffer_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"device_gradient_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
+    {"device_one_shot_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -98,6 +99,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[24], options.device_order);
   visit(kSyncOptionInfos[25], options.device_buffer_bytes);
   visit(kSyncOptionInfos[26], options.device_gradient_bytes);
+  visit(kSyncOptionInfos[27], options.device_one_shot_bytes);
 }
 // clang-format on
 

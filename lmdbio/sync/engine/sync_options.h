@@ -63,6 +63,10 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   uint64_t device_buffer_bytes = 0;
   // The memory of the GPU from which gradients there are placed.
   uint64_t device_gradient_bytes = 0;
+  // The largest values that several GPUs of one host reduce in one shot: each reads the values of
+  // all ranks, and writes to its own memory only. Larger values are divided among the GPUs. Not
+  // measured on a real GPU yet. 0: none.
+  uint64_t device_one_shot_bytes = 262144;
 
   // --- Plans
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other

@@ -282,6 +282,7 @@ Status Synchronizer::Impl::PinStaging() {
 Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
   SyncArenaOptions wanted;
   wanted.gradient_bytes = options.device_gradient_bytes;
+  wanted.one_shot_bytes = options.device_one_shot_bytes;
   wanted.buffer_bytes = AlignUp(
       options.device_buffer_bytes > 0 ? options.device_buffer_bytes : kArenaBytes, kCacheLineBytes);
   if (options.device_order != "auto") {

@@ -14,7 +14,8 @@ Result<std::unique_ptr<ArenaMover>> ArenaMover::Make(const ArenaMoverParts& part
   return std::unique_ptr<ArenaMover>(new ArenaMover(parts, arena, std::move(stream)));
 }
 
-Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const ArenaCall& call) {
+Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const ArenaCall& call,
+                                     const ArenaResult& result_of) {
   for (const StagedTensor& tensor : work.tensors) {
     if (tensor.ready != nullptr) LMDBIO_TRY_VOID(stream_.Await(*tensor.ready));
   }
@@ -24,7 +25,9 @@ Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const
     LMDBIO_TRY(const CallOutcome outcome, call(bytes, chunk, stream_));
     if (outcome == CallOutcome::kDeclined) return StagedResult{CallOutcome::kDeclined, nullptr};
     counters_.bytes += bytes;
-    if (use == ArenaUse::kPacked) LMDBIO_TRY_VOID(Move(CopyWay::kIn, work, chunk));
+    if (use == ArenaUse::kInPlace) continue;
+    const device::DeviceAddress result = result_of ? result_of(bytes) : arena_.begin;
+    LMDBIO_TRY_VOID(Move(CopyWay::kIn, work, chunk, result));
   }
   counters_.tensor_count += TensorCountOf(work);
   LMDBIO_TRY(const std::shared_ptr<DeviceEvent> is_in, parts_.events.Take());
@@ -34,7 +37,7 @@ Result<StagedResult> ArenaMover::Run(const StagedWork& work, ArenaUse use, const
 
 Status ArenaMover::Pack(const StagedWork& work, uint64_t chunk) {
   if (work.needs_zeros) LMDBIO_TRY_VOID(FillZeros(work, chunk));
-  return Move(CopyWay::kOut, work, chunk);
+  return Move(CopyWay::kOut, work, chunk, arena_.begin);
 }
 
 // Gaps between tensors keep values of earlier chunks, which are reduced along and never unpacked.
@@ -48,7 +51,8 @@ Status ArenaMover::FillZeros(const StagedWork& work, uint64_t chunk) {
 }
 
 // A part alone is moved by the copy engine, which leaves the multiprocessors to the program.
-Status ArenaMover::Move(CopyWay way, const StagedWork& work, uint64_t chunk) {
+Status ArenaMover::Move(CopyWay way, const StagedWork& work, uint64_t chunk,
+                        device::DeviceAddress buffer) {
   const StagedSpans spans = SpansOf(work, way, chunk);
   if (spans.tensors.empty()) return {};
   ++counters_.copy_count;
@@ -56,7 +60,7 @@ Status ArenaMover::Move(CopyWay way, const StagedWork& work, uint64_t chunk) {
   const double scale = is_out ? work.prescale : 1;
   if (spans.tensors.size() == 1 && scale == 1) {
     const DeviceSpan& tensor = spans.tensors.front();
-    const device::DeviceAddress place = arena_.begin + spans.offsets.front();
+    const device::DeviceAddress place = buffer + spans.offsets.front();
     return is_out ? stream_.Copy(place, tensor.begin, tensor.size_bytes)
                   : stream_.Copy(tensor.begin, place, tensor.size_bytes);
   }
@@ -65,7 +69,7 @@ Status ArenaMover::Move(CopyWay way, const StagedWork& work, uint64_t chunk) {
                                                      : kernels::PackDirection::kUnpack,
                                  .tensors = spans.tensors,
                                  .offsets = spans.offsets,
-                                 .buffer = {arena_.begin, work.chunks.BytesOf(chunk)},
+                                 .buffer = {buffer, work.chunks.BytesOf(chunk)},
                                  .type = work.type,
                                  .scale = scale});
 }

@@ -31,6 +31,9 @@ namespace lmdbio::sync {
 using ArenaCall = std::function<Result<CallOutcome>(uint64_t size_bytes, uint64_t chunk,
                                                     device::DeviceStream& stream)>;
 
+// Where the call of a chunk leaves its result, which is unpacked there.
+using ArenaResult = std::function<device::DeviceAddress(uint64_t size_bytes)>;
+
 enum class ArenaUse : uint8_t {
   kPacked,   // the tensors are copied into the arena, and out of it
   kInPlace,  // the call finds the tensors where they are, and writes them there
@@ -62,10 +65,12 @@ class ArenaMover {
   uint64_t chunk_bytes() const { return arena_.size_bytes; }
 
   // Makes the call for each chunk in turn. Returns when all is enqueued.
+  // result_of  of a call with packed tensors; empty: it is in the arena
   // kDeclined: no output is written. The first call decides; the others must be kDone, too.
   // Errors: those of the call; kInternal  the driver fails, by its own name for the reason
   //         After an error work may be under way.
-  Result<StagedResult> Run(const StagedWork& work, ArenaUse use, const ArenaCall& call);
+  Result<StagedResult> Run(const StagedWork& work, ArenaUse use, const ArenaCall& call,
+                           const ArenaResult& result_of = {});
 
   // Whether all work is done. Errors: as DeviceStream::IsDone
   Result<bool> IsIdle() const { return stream_.IsDone(); }
@@ -77,7 +82,8 @@ class ArenaMover {
       : parts_(parts), arena_(arena), stream_(std::move(stream)) {}
 
   Status Pack(const StagedWork& work, uint64_t chunk);
-  Status Move(CopyWay way, const StagedWork& work, uint64_t chunk);
+  // buffer  where the values of the chunk are, or are to be
+  Status Move(CopyWay way, const StagedWork& work, uint64_t chunk, device::DeviceAddress buffer);
   Status FillZeros(const StagedWork& work, uint64_t chunk);
 
   const ArenaMoverParts parts_;

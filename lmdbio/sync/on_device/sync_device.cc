@@ -103,16 +103,17 @@ Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
     return DeviceWire::Make(roots, std::move(wire), {*device_, *kernels_, check, group.rank()},
                             {.table = table});
   };
-  LMDBIO_TRY(
-      collectives_,
-      DeviceCollectives::Make(
-          group,
-          {.gpu = *device_,
-           .kernels = kernels_.get(),
-           .meetings = meetings,
-           .check = check,
-           .make_between = make_between},
-          {.arena_bytes = buffer_offset_ + options.buffer_bytes, .order = options.order}, notes_));
+  LMDBIO_TRY(collectives_,
+             DeviceCollectives::Make(group,
+                                     {.gpu = *device_,
+                                      .kernels = kernels_.get(),
+                                      .meetings = meetings,
+                                      .check = check,
+                                      .make_between = make_between},
+                                     {.arena_bytes = buffer_offset_ + options.buffer_bytes,
+                                      .order = options.order,
+                                      .one_shot_bytes = options.one_shot_bytes},
+                                     notes_));
   if (collectives_ == nullptr) return {};
   const DeviceSpan buffer = {collectives_->arena().begin + buffer_offset_, options.buffer_bytes};
   LMDBIO_TRY(arena_, ArenaMover::Make({*device_, *kernels_, *events_}, buffer));

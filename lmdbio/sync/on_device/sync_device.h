@@ -52,6 +52,7 @@ struct SyncArenaOptions {
   uint64_t gradient_bytes = 0;
   uint64_t buffer_bytes = 0;  // [> 0]
   OrderKind order = OrderKind::kHost;
+  uint64_t one_shot_bytes = 0;  // DeviceCollectiveOptions::one_shot_bytes
 };
 
 // Threads: any, except those of the helper thread, and what makes and ends the object.

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/digest.h"
 #include "lmdbio/base/kept_memory.h"
 #include "lmdbio/kernels/kernel_plans.h"
@@ -58,7 +59,7 @@ std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankF
   return fmt::format("rank {} has no kernels for its GPU", std::distance(all.begin(), lacking));
 }
 
-// host  the ranks of a host; leaders are places among them
+// host  the ranks of a host; the results are places among them
 std::vector<int> LeadersOf(const std::vector<RankFacts>& all, const std::vector<int>& host) {
   std::vector<int> leaders;
   std::map<std::string_view, int> leader_of;
@@ -68,6 +69,18 @@ std::vector<int> LeadersOf(const std::vector<RankFacts>& all, const std::vector<
     ++place;
   }
   return leaders;
+}
+
+// rank  whose GPU it is; the rest as LeadersOf
+std::vector<int> RanksOfGpu(const std::vector<RankFacts>& all, const std::vector<int>& host,
+                            int rank) {
+  std::vector<int> ranks;
+  const RankFacts& own = all[static_cast<size_t>(rank)];
+  for (size_t place = 0; place < host.size(); ++place) {
+    const RankFacts& facts = all[static_cast<size_t>(host[place])];
+    if (facts.uuid == own.uuid) ranks.push_back(static_cast<int>(place));
+  }
+  return ranks;
 }
 
 // Collective over `group`. The ranks of a host have agreed already. With several hosts, an error of
@@ -103,9 +116,10 @@ std::vector<int> AllRanks(int count) {
 Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
     ranks::Group& group, const DeviceCollectiveParts& parts, const DeviceCollectiveOptions& options,
     std::vector<std::string>& notes) {
-  LMDBIO_TRY_VOID(ranks::AgreeOnWords(
-      group, "the options of reductions on GPUs",
-      fmt::format("{} bytes, order {}", options.arena_bytes, NameOf(options.order))));
+  LMDBIO_TRY_VOID(
+      ranks::AgreeOnWords(group, "the options of reductions on GPUs",
+                          fmt::format("{} bytes, {} in one shot, order {}", options.arena_bytes,
+                                      options.one_shot_bytes, NameOf(options.order))));
   LMDBIO_TRY(const std::unique_ptr<ranks::Group> host, group.SplitByHost());
   LMDBIO_TRY(const ranks::HostTopology hosts, ranks::FindHostPlaces(group, *host));
   LMDBIO_TRY(const std::vector<RankFacts> all, GatherFacts(group, FactsOf(parts)));
@@ -119,7 +133,16 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
   }
   auto places = ValuePlaces::Make(*host);
   LMDBIO_TRY_VOID(AgreeBetween(group, hosts, places));
-  auto arena = DeviceArena::Exchange(*host, parts.gpu, options.arena_bytes);
+  const std::vector<int>& host_ranks =
+      hosts.ranks[static_cast<size_t>(hosts.host_of[static_cast<size_t>(group.rank())])];
+  GpuRanks gpus = {LeadersOf(all, host_ranks), RanksOfGpu(all, host_ranks, group.rank())};
+  OneShot one_shot;
+  if (hosts.host_count() == 1 && gpus.leaders.size() > 1 && options.one_shot_bytes > 0) {
+    one_shot.bytes_max = std::min(options.one_shot_bytes, options.arena_bytes);
+    one_shot.offset = AlignUp(options.arena_bytes, kPartUnitBytes);
+  }
+  auto arena = DeviceArena::Exchange(
+      *host, parts.gpu, std::max(options.arena_bytes, one_shot.offset + one_shot.bytes_max));
   if (Status had = AgreeBetween(group, hosts, arena); !had) {
     if (arena) DeviceArena::FreeTogether(*std::move(arena), *host);
     if (had.error().code() != ErrorCode::kUnsupported) return Fail(std::move(had).error());
@@ -131,11 +154,12 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
     DeviceArena::FreeTogether(*std::move(arena), *host);
     return Fail(std::move(had).error());
   }
-  const auto my_host = static_cast<size_t>(hosts.host_of[static_cast<size_t>(group.rank())]);
   const PlaceOnHost place{host->rank(), host->size(), hosts.host_count()};
   std::unique_ptr<DeviceCollectives> made(
       new DeviceCollectives(parts, place, *std::move(places), *std::move(arena),
-                            std::move(chosen->order), LeadersOf(all, hosts.ranks[my_host])));
+                            std::move(chosen->order), std::move(gpus)));
+  made->arena_bytes_ = options.arena_bytes;
+  made->one_shot_ = one_shot;
   if (!chosen->note.empty()) notes.push_back(std::move(chosen->note));
   if (place.host_count == 1) return made;
   LMDBIO_TRY(const auto roots, group.Split(place.rank == 0 ? 0 : 1));
@@ -153,13 +177,13 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
 
 DeviceCollectives::DeviceCollectives(const DeviceCollectiveParts& parts, const PlaceOnHost& host,
                                      ValuePlaces places, DeviceArena arena,
-                                     std::unique_ptr<StreamOrder> order, std::vector<int> leaders)
+                                     std::unique_ptr<StreamOrder> order, GpuRanks gpus)
     : parts_(parts),
       host_(host),
       places_(std::move(places)),
       arena_(std::move(arena)),
       order_(std::move(order)),
-      leaders_(std::move(leaders)),
+      gpus_(std::move(gpus)),
       ranks_(AllRanks(host.size)) {}
 
 // Work of this rank may still use the arenas of others, and theirs may use this one.
@@ -184,13 +208,26 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
                                                  const Reduction& reduction, DeviceStream& stream) {
   LMDBIO_TRY_VOID(kernels::PlanScale(values.type, reduction.scale));
   LMDBIO_TRY_VOID(CheckValues(values));
+  const bool is_one_shot = IsOneShot(values);
+  std::function<Status()> copy_back;
+  if (is_one_shot && values.result == ResultPlace::kInPlace) {
+    copy_back = [&] {
+      const device::DeviceAddress result = arena_.own().begin + one_shot_.offset;
+      return stream.Copy(PlaceOf(host_.rank), result, values.size_bytes());
+    };
+  }
   // Only the step that completes a result scales it.
   const Reduction of_host = host_.host_count == 1 ? reduction : Reduction(reduction.op);
   return Run({.tag = {DigestOf(tag, values, reduction), tag.is_declined},
               .offset = values.offset,
-              .workers = leaders_,
-              .enqueue = [&] { return ReducePart(values, of_host, stream); },
-              .enqueue_between = [&] { return ReduceBetween(values, reduction, stream); }},
+              .workers = gpus_.leaders,
+              .enqueue =
+                  [&] {
+                    return is_one_shot ? ReduceForGpu(values, of_host, stream)
+                                       : ReducePart(values, of_host, stream);
+                  },
+              .enqueue_between = [&] { return ReduceBetween(values, reduction, stream); },
+              .enqueue_last = std::move(copy_back)},
              stream);
 }
 
@@ -201,7 +238,8 @@ Result<CallOutcome> DeviceCollectives::Broadcast(const CallTag& tag, const Devic
               .offset = values.offset,
               .workers = {&root, 1},
               .enqueue = [&] { return SendValues(values, root, stream); },
-              .enqueue_between = {}},
+              .enqueue_between = {},
+              .enqueue_last = {}},
              stream);
 }
 
@@ -227,6 +265,7 @@ Result<CallOutcome> DeviceCollectives::RunSteps(const DeviceCall& call, DeviceSt
   LMDBIO_TRY_VOID(MeetEnqueued(call.tag.digest));
   if (host_.host_count == 1) {
     LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, call.workers, stream));
+    if (call.enqueue_last) LMDBIO_TRY_VOID(call.enqueue_last());
     return CallOutcome::kDone;
   }
   if (between_ != nullptr) LMDBIO_TRY_VOID(call.enqueue_between());
@@ -246,7 +285,7 @@ Status DeviceCollectives::MeetEnqueued(uint64_t digest) {
 // announce it again: nobody awaits its first one.
 Status DeviceCollectives::ReduceBetween(const DeviceValues& values, const Reduction& reduction,
                                         DeviceStream& stream) {
-  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, leaders_, stream));
+  LMDBIO_TRY_VOID(order_->Await(OrderPoint::kDone, gpus_.leaders, stream));
   const DeviceArray sums = {PlaceOf(0), values.count, values.type};
   LMDBIO_TRY_VOID(between_->AllReduce(sums, reduction, stream));
   for (int rank = 1; rank < host_.size; ++rank) {
@@ -262,12 +301,12 @@ Status DeviceCollectives::AwaitAllReady(DeviceStream& stream) {
 // A leader without a part waits for nobody, but others wait for all leaders.
 Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction& reduction,
                                      DeviceStream& stream) {
-  const auto place = std::ranges::find(leaders_, host_.rank);
-  if (place == leaders_.end()) return {};
+  const auto place = std::ranges::find(gpus_.leaders, host_.rank);
+  if (place == gpus_.leaders.end()) return {};
   const uint64_t element_bytes = ElementBytes(values.type);
-  const LeaderPart part =
-      PartOfLeader(values.count * element_bytes,
-                   static_cast<uint64_t>(std::distance(leaders_.begin(), place)), leaders_.size());
+  const LeaderPart part = PartOfLeader(
+      values.count * element_bytes,
+      static_cast<uint64_t>(std::distance(gpus_.leaders.begin(), place)), gpus_.leaders.size());
   if (part.size_bytes > 0) {
     LMDBIO_TRY_VOID(AwaitAllReady(stream));
     std::vector<DeviceSpan> spans;
@@ -282,6 +321,31 @@ Status DeviceCollectives::ReducePart(const DeviceValues& values, const Reduction
                                                     .reduction = reduction}));
   }
   return order_->Announce(OrderPoint::kDone, stream);
+}
+
+// The result of one shot is apart from the values, which other leaders may still read. Those of the
+// last call are unpacked, or copied: that is ahead of "ready".
+Status DeviceCollectives::ReduceForGpu(const DeviceValues& values, const Reduction& reduction,
+                                       DeviceStream& stream) {
+  if (gpus_.mine.front() != host_.rank) return {};
+  LMDBIO_TRY_VOID(AwaitAllReady(stream));
+  std::vector<DeviceSpan> sources;
+  for (const int rank : ranks_) sources.push_back({PlaceOf(rank), values.size_bytes()});
+  std::vector<DeviceSpan> results;
+  for (const int rank : gpus_.mine) {
+    results.push_back({arena_.of(rank).begin + one_shot_.offset, values.size_bytes()});
+  }
+  LMDBIO_TRY_VOID(parts_.kernels->Launch(stream, {.sources = sources,
+                                                  .targets = results,
+                                                  .count = values.count,
+                                                  .type = values.type,
+                                                  .reduction = reduction}));
+  return order_->Announce(OrderPoint::kDone, stream);
+}
+
+device::DeviceAddress DeviceCollectives::ResultOf(const DeviceValues& values) const {
+  const bool is_apart = values.result == ResultPlace::kAnywhere && IsOneShot(values);
+  return arena_.own().begin + (is_apart ? one_shot_.offset : values.offset);
 }
 
 // The root copies to one rank after the other. The others do nothing.
@@ -314,7 +378,10 @@ Status DeviceCollectives::LeaveInPeace() {
 std::string DeviceCollectives::Description() const {
   std::string text = fmt::format(
       "reductions on GPUs: {} ranks; leaders: {}; order '{}'; arenas of {} bytes", host_.size,
-      fmt::join(leaders_, ", "), NameOf(order_->kind()), arena().size_bytes);
+      fmt::join(gpus_.leaders, ", "), NameOf(order_->kind()), arena().size_bytes);
+  if (one_shot_.bytes_max > 0) {
+    text += fmt::format("; up to {} bytes in one shot", one_shot_.bytes_max);
+  }
   if (host_.host_count > 1) text += fmt::format("; {} hosts", host_.host_count);
   if (between_ != nullptr) text += "\n" + between_->Description();
   return text;

@@ -7,6 +7,9 @@
 //   host     meeting: compare tags | enqueue | meeting: all is enqueued
 //   roots    await "done" of the leaders | reduce between hosts | copy to all arenas | "done"
 //
+// Between several GPUs few values are reduced in one shot: each leader reduces all of them for the
+// ranks of its GPU, and writes to no other GPU.
+//
 // Source: Awan et al. V-A; docs/device_collectives.md.
 #ifndef LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
 #define LMDBIO_SYNC_OVER_DEVICE_DEVICE_COLLECTIVES_H_
@@ -34,11 +37,20 @@
 
 namespace lmdbio::sync {
 
+// Where an AllReduce may leave its result.
+enum class ResultPlace : uint8_t {
+  kInPlace,   // where the values are
+  kAnywhere,  // at DeviceCollectives::ResultOf
+};
+
 // In the arena of a rank.
 struct DeviceValues {
   uint64_t offset = 0;  // bytes; fast if those of all ranks have the same remainder modulo 16
   size_t count = 0;     // elements
   DataType type = DataType::kFloat32;
+  ResultPlace result = ResultPlace::kInPlace;
+
+  uint64_t size_bytes() const { return count * ElementBytes(type); }
 };
 
 // Collective over the roots of the hosts, which are in the order of the hosts.
@@ -58,6 +70,9 @@ struct DeviceCollectiveParts {
 struct DeviceCollectiveOptions {
   uint64_t arena_bytes = 0;  // [> 0]
   OrderKind order = OrderKind::kHost;
+  // The largest size of values that several GPUs of one host reduce in one shot; 0: none. With one
+  // GPU, or several hosts, there is no such way.
+  uint64_t one_shot_bytes = 0;
 };
 
 // Threads: one at a time, except Poison.
@@ -83,14 +98,16 @@ class DeviceCollectives {
 
   int host_count() const { return host_.host_count; }
   // The memory of this rank in which values are reduced.
-  device::DeviceSpan arena() const { return arena_.own(); }
+  device::DeviceSpan arena() const { return {arena_.own().begin, arena_bytes_}; }
+  // Where an AllReduce of these values leaves its result, until the next call.
+  device::DeviceAddress ResultOf(const DeviceValues& values) const;
 
   // Collective. The values of every rank become the reduction of all of them; on one host with the
   // bits of Collectives::AllReduce. With several hosts those of each host are reduced first, and
   // the roots wait for each other's messages. Returns when this rank's work is enqueued on
   // `stream`: behind what is there already, and what follows there sees the result. It is void if a
   // rank fails before it is computed: ask StreamOrder::is_void when that work is done.
-  // values     the same on every rank, except the offset
+  // values     the same on every rank, except the offset and the place of the result
   // reduction  the same on every rank
   // stream  of `gpu`; its work follows that of the streams of all earlier calls
   // Returns: kDeclined  no arena has changed
@@ -140,9 +157,19 @@ class DeviceCollectives {
     int size = 1;
     int host_count = 1;
   };
+  // By ranks of the host.
+  struct GpuRanks {
+    std::vector<int> leaders;  // ascending; the lowest of each GPU
+    std::vector<int> mine;     // ascending; those of this rank's GPU
+  };
+  // The results of one shot, behind the values in each arena.
+  struct OneShot {
+    uint64_t bytes_max = 0;  // 0: there is no such way
+    uint64_t offset = 0;
+  };
+
   DeviceCollectives(const DeviceCollectiveParts& parts, const PlaceOnHost& host, ValuePlaces places,
-                    DeviceArena arena, std::unique_ptr<StreamOrder> order,
-                    std::vector<int> leaders);
+                    DeviceArena arena, std::unique_ptr<StreamOrder> order, GpuRanks gpus);
 
   // Work of some ranks that reads and writes the arenas of all.
   struct DeviceCall {
@@ -151,6 +178,7 @@ class DeviceCollectives {
     std::span<const int> workers;  // the ranks that enqueue and announce it
     std::function<Status()> enqueue;
     std::function<Status()> enqueue_between;  // of the root, with several hosts
+    std::function<Status()> enqueue_last;     // of each rank, behind "done"; may be empty
   };
 
   // Errors: as AllReduce
@@ -167,6 +195,12 @@ class DeviceCollectives {
                        device::DeviceStream& stream);
   // The copies to all other ranks, if this rank is the root.
   Status SendValues(const DeviceValues& values, int root, device::DeviceStream& stream);
+  bool IsOneShot(const DeviceValues& values) const {
+    return values.count > 0 && values.size_bytes() <= one_shot_.bytes_max;
+  }
+  // Of a leader: all values, for the ranks of its GPU.
+  Status ReduceForGpu(const DeviceValues& values, const Reduction& reduction,
+                      device::DeviceStream& stream);
   Status AwaitAllReady(device::DeviceStream& stream);
   void CloseOthers();
   // The values of a rank of this host.
@@ -179,8 +213,10 @@ class DeviceCollectives {
   ValuePlaces places_;
   DeviceArena arena_;
   const std::shared_ptr<StreamOrder> order_;
-  const std::vector<int> leaders_;  // ascending, by ranks of the host; the lowest of each GPU
-  const std::vector<int> ranks_;    // all of the host
+  const GpuRanks gpus_;
+  const std::vector<int> ranks_;  // all of the host
+  uint64_t arena_bytes_ = 0;      // without the results of one shot
+  OneShot one_shot_;
   std::unique_ptr<BetweenHosts> between_;  // of the root, if there are several hosts
   bool has_left_ = false;
 };

@@ -127,6 +127,40 @@ TEST_CASE("One launch packs the tensors of an arena, and one unpacks them", "[ar
   CHECK(on.Drains());
 }
 
+TEST_CASE("Results that a call leaves elsewhere are unpacked there", "[arena_mover]") {
+  const size_t tensor_count = GENERATE(1, 3);  // a copy, and a launch
+  MoverOnDevice on(1);
+  const DeviceMemory elsewhere = on.program.Allocate(kArenaBytes);
+  std::vector<DeviceMemory> memories;
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> sizes(tensor_count, 64);
+  StagedWork work{{}, StagedChunks({}, {}, kArenaBytes)};
+  for (size_t i = 0; i < tensor_count; ++i) {
+    memories.push_back(on.program.Allocate(64));
+    offsets.push_back(i * 64);
+    on.program.WriteLater(memories.back().begin(), test::BytesOfAll(std::vector<float>(16, 3.0F)));
+    work.tensors.push_back({memories.back().span(), memories.back().span(), nullptr});
+  }
+  work.chunks = StagedChunks(offsets, sizes, kArenaBytes);
+  Must(on.program.stream().Synchronize());
+  uint64_t asked = 0;
+  const auto call = [&](uint64_t size_bytes, uint64_t, DeviceStream& stream) {
+    auto outcome = on.Twice(size_bytes, stream);
+    Must(stream.Copy(elsewhere.begin(), on.arena.begin(), size_bytes));
+    Must(stream.Fill(on.arena.begin(), std::byte{0xFF}, size_bytes));
+    return outcome;
+  };
+  REQUIRE(on.mover->Run(work, ArenaUse::kPacked, call, [&](uint64_t size_bytes) {
+    asked = size_bytes;
+    return elsewhere.begin();
+  }));
+  CHECK(on.Drains());
+  CHECK(asked == 64 * tensor_count);
+  for (const DeviceMemory& memory : memories) {
+    CHECK(on.gpu.Peek(memory.begin(), 64) == test::BytesOfAll(std::vector<float>(16, 6.0F)));
+  }
+}
+
 // The call finds the tensor behind its event, and enqueues its result before the event of the run.
 TEST_CASE("Tensors in place are not moved", "[arena_mover]") {
   constexpr size_t kCount = 5 * kArenaBytes / sizeof(float) / 2;  // two chunks and a half

@@ -60,6 +60,7 @@ struct Ending {
   int victim;
   int signal;
   int gpu_count = 1;  // the lowest ranks are leaders
+  uint64_t one_shot_bytes = 0;
 };
 
 // The function of the driver that announces, or that awaits; null: the order calls none.
@@ -96,7 +97,9 @@ class RankThatMayEnd {
         gpu_(static_cast<uint64_t>(group.rank()) + 1),
         health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
         rank_(group, gpu_.Open(group.rank() % ending.gpu_count),
-              {.options = {.arena_bytes = 4096, .order = ending.order},
+              {.options = {.arena_bytes = 4096,
+                           .order = ending.order,
+                           .one_shot_bytes = ending.one_shot_bytes},
                .health = health_.get(),
                .watch = [this](int barrier, Side side) { OnBarrier(barrier, side); }}) {}
 
@@ -222,8 +225,8 @@ class EndJob {
 
   void Check() {
     INFO("order " << NameOf(ending_.order) << ", step " << static_cast<int>(ending_.step)
-                  << ", victim " << ending_.victim << ", signal " << ending_.signal << ", GPUs "
-                  << ending_.gpu_count);
+                  << ", one shot " << ending_.one_shot_bytes << ", victim " << ending_.victim
+                  << ", signal " << ending_.signal << ", GPUs " << ending_.gpu_count);
     for (int rank = 0; rank < kRanks; ++rank) {
       if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
     }
@@ -258,9 +261,11 @@ TEST_CASE("A rank that is killed at any step is named by the others, whose strea
     int gpu_count;
     int victim;
     bool is_leader;
+    uint64_t one_shot_bytes = 0;
   };
   for (const OrderKind order : kOrders) {
-    for (const Place& place : {Place{1, 0, true}, Place{1, 1, false}, Place{2, 1, true}}) {
+    for (const Place& place : {Place{1, 0, true}, Place{1, 1, false}, Place{2, 1, true},
+                               Place{2, 1, true, 1024}, Place{2, 2, false, 1024}}) {
       for (int step = 0; step <= static_cast<int>(EndStep::kAfterCall); ++step) {
         const auto at = static_cast<EndStep>(step);
         const bool is_of_leader = at == EndStep::kInAwaitReady || at == EndStep::kInLaunch ||
@@ -269,7 +274,8 @@ TEST_CASE("A rank that is killed at any step is named by the others, whose strea
         const bool awaits = at == EndStep::kInAwaitReady || at == EndStep::kInAwaitDone;
         if (place.is_leader ? is_of_others : is_of_leader) continue;
         if (awaits && AwaitCall(order) == nullptr) continue;
-        endings.push_back({order, at, place.victim, SIGKILL, place.gpu_count});
+        endings.push_back(
+            {order, at, place.victim, SIGKILL, place.gpu_count, place.one_shot_bytes});
       }
     }
   }
@@ -284,6 +290,7 @@ TEST_CASE("A rank that is stopped at a step is named by the others, and hears it
     endings.push_back({order, EndStep::kBeforeFirstMeeting, 1, SIGSTOP});
     endings.push_back({order, EndStep::kBeforeSecondMeeting, 0, SIGSTOP});
     endings.push_back({order, EndStep::kAfterSecondMeeting, 1, SIGSTOP});
+    endings.push_back({order, EndStep::kAfterFirstMeeting, 1, SIGSTOP, 2, 1024});
   }
   CheckAll(endings);
 }

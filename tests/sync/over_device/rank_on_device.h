@@ -106,6 +106,11 @@ class RankOnDevice {
     Must(stream_.CopyOut(out_pinned_, PlaceOf(offset, slot), made_->arena().begin + offset,
                          size_bytes));
   }
+  // Enqueues a copy of the result of the last call, in place of ReadLater.
+  void ReadResultLater(const sync::DeviceValues& values, size_t size_bytes, size_t slot = 0) {
+    Must(stream_.CopyOut(out_pinned_, PlaceOf(values.offset, slot), made_->ResultOf(values),
+                         size_bytes));
+  }
   // The bytes that ReadLater has read, when the stream is done.
   std::string BytesRead(uint64_t offset, size_t size_bytes, size_t slot = 0) const {
     return {reinterpret_cast<const char*>(out_pinned_.bytes().data()) + PlaceOf(offset, slot),

@@ -48,7 +48,10 @@ class RankOnHosts {
     };
     LMDBIO_TRY(made_, sync::DeviceCollectives::Make(
                           group, {*gpu_, kernels_.get(), meetings_, check, make_between},
-                          {.arena_bytes = kArenaBytes, .order = setup_.order}, notes_));
+                          {.arena_bytes = kArenaBytes,
+                           .order = setup_.order,
+                           .one_shot_bytes = kArenaBytes},  // not used with several hosts
+                          notes_));
     return {};
   }
 

@@ -93,6 +93,7 @@ class SyncOptions(ctypes.Structure):
         ("device_order", ctypes.c_char_p),
         ("device_buffer_bytes", ctypes.c_uint64),
         ("device_gradient_bytes", ctypes.c_uint64),
+        ("device_one_shot_bytes", ctypes.c_int64),
     ]
 
 

@@ -232,11 +232,11 @@ class Synchronizer:
                  placement: Optional[str] = None, host_roots: int = 1, device: Optional[int] = 0,
                  device_collective: str = "auto", device_order: str = "auto",
                  device_buffer_bytes: Optional[int] = 0, device_gradient_bytes: int = 0,
-                 num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
-                 plan_patience_ms: int = 1_000, group_by: str = "bytes",
-                 last_bucket_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
-                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
-                 timeline_path: Optional[str] = None) -> None:
+                 device_one_shot_bytes: int = 262_144, num_groups: Optional[int] = 0,
+                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
+                 group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
+                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
+                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
@@ -296,6 +296,10 @@ class Synchronizer:
         device_buffer_bytes  The memory of each GPU in which its rank and the others reduce. Larger
                              tensors are reduced in several steps. 0: 32 MiB.
         device_gradient_bytes The memory of the GPU from which gradients there are placed.
+        device_one_shot_bytes The largest values that several GPUs of one host reduce in one shot:
+                             each reads the values of all ranks, and writes to its own memory only.
+                             Larger values are divided among the GPUs. Not measured on a real GPU
+                             yet. -1: none.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -330,7 +334,8 @@ class Synchronizer:
             chunk_bytes=chunk_bytes, chunk_depth=chunk_depth, placement=placement,
             host_roots=host_roots, device=device, device_collective=device_collective,
             device_order=device_order, device_buffer_bytes=device_buffer_bytes,
-            device_gradient_bytes=device_gradient_bytes, num_groups=num_groups,
+            device_gradient_bytes=device_gradient_bytes,
+            device_one_shot_bytes=device_one_shot_bytes, num_groups=num_groups,
             bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms, group_by=group_by,
             last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
             stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
