@@ -66,6 +66,8 @@ class FaultyHostsJob {
       Must(group_.Barrier());
       if (is_victim_) gpu->FailCall(fault_.name.c_str(), fault_.nth, test::kUnknownCode);
       Use(rank);
+      // The end of an object would tell the others of the failure, too.
+      Must(group_.Barrier());
       rank.Drop();
       end_.is_met = !is_victim_ || gpu->FaultsLeft() == 0;
       // The objects of the test itself must not meet it.
