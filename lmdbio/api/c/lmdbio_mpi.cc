@@ -1,10 +1,13 @@
 #include "lmdbio/api/c/lmdbio_mpi.h"
 
+#include <fmt/format.h>
+
 #include "lmdbio/api/c/handles.h"
 #include "lmdbio/api/c/sync_handles.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/ranks/mpi/mpi_thread.h"
 #include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
+#include "lmdbio/sync/over_mpi/mpi_device_memory.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 namespace {
@@ -16,7 +19,13 @@ Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncC
                     sync::SyncParts& parts) {
   Status allowed;
   if (choice.has_mpi()) allowed = ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread);
+  const sync::MpiDeviceMemory answer = sync::QueryMpiDeviceMemory();
+  if (allowed && choice.options.device_collective == "mpi") {
+    allowed = sync::CheckMpiDeviceMemory(answer);
+  }
   LMDBIO_TRY_VOID(ranks::Agree(group, std::move(allowed)));
+  parts.device_note =
+      fmt::format("{}; messages between GPUs of several hosts do not use it", sync::TextOf(answer));
   if (choice.has_mpi_transport) {
     LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator, choice.options.tree_arity));
   }

@@ -35,7 +35,8 @@ LMDBIO_API int lmdbio_open_mpi_files(MPI_Comm communicator, const lmdbio_files* 
  * Errors        as lmdbio_sync_open
  *               LMDBIO_INVALID_ARGUMENT  also if options differ between ranks; names both values
  *               LMDBIO_UNSUPPORTED       "mpi" at a lower level of thread support, names both
- *                                        levels; "shm" over several hosts
+ *                                        levels; "shm" over several hosts; device_collective "mpi",
+ *                                        with MPI's answer whether it takes memory of GPUs
  *               LMDBIO_PEER_FAILED       another rank had one of these */
 LMDBIO_API int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_options* options,
                                     lmdbio_sync** out_sync);

@@ -155,6 +155,13 @@ Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options) {
   return SyncDevice::Open(static_cast<int>(std::min<uint32_t>(options.device - 1, INT_MAX)));
 }
 
+// Only a caller with a communicator of MPI can ask it.
+Status CheckDeviceCollective(const SyncOptions& options) {
+  if (options.device_collective != "mpi") return {};
+  return Fail(ErrorCode::kUnsupported,
+              "device_collective: 'mpi' needs a communicator of an MPI that takes memory of GPUs");
+}
+
 // The parts of the memory that collectives register: gradients, the fusion buffer, and the pinned
 // memory of a GPU. The last begins at a page, because a page can be pinned once only.
 uint64_t StagingOffset(const SyncOptions& options) {
@@ -245,6 +252,7 @@ class Synchronizer::Impl {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Collectives> collectives;
   std::unique_ptr<SyncDevice> device;  // null: no tensors on a GPU
+  std::string device_note;
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Engine> engine;
   std::mutex mutex;  // of the members below
@@ -330,10 +338,12 @@ Status Synchronizer::Impl::Enter(Task& task) const {
 // rank that fails never leaves the others alone in the next step.
 Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   Status checked = options.Check();
+  if (checked) checked = CheckDeviceCollective(options);
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(group, "the options", CommonWords(options, parts)));
   LMDBIO_TRY(placement, ranks::ForAll(group, PlaceRank(group, options.placement)));
   LMDBIO_TRY(device, ranks::ForAll(group, OpenDevice(options)));
+  device_note = std::move(parts.device_note);
   health = std::move(parts.health);
   if (health == nullptr) {
     LMDBIO_TRY(health, ranks::JobHealth::Create(group, options.silence_limit));
@@ -543,6 +553,7 @@ std::vector<std::string> Synchronizer::Description() const {
   }
   if (impl_->device != nullptr) {
     for (std::string& line : impl_->device->Description()) lines.push_back(std::move(line));
+    if (!impl_->device_note.empty()) lines.push_back(impl_->device_note);
   }
   if (!options.placement.empty()) lines.push_back(impl_->placement.Describe());
   for (const std::string& note : impl_->placement.notes) lines.push_back(note);

@@ -145,6 +145,7 @@ struct SyncParts {
   std::unique_ptr<ranks::Health> health;  // null: over shared memory and links between hosts
   std::unique_ptr<Transport> transport;   // null: over shared memory and links between hosts
   CollectivesMaker collectives;           // empty: by the options, without MPI
+  std::string device_note;  // a line of Description, if tensors on a GPU are taken; "": none
   // Receives notes and stall reports, in the helper thread; may be empty.
   std::function<void(const std::string& line)> log;
 };

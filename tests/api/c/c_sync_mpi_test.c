@@ -1,6 +1,6 @@
-/* c_sync_mpi_test funneled|multiple: lmdbio_sync_open_mpi from C11, under mpirun. The ranks get the
- * results of MPI's own collectives, with every coordinator and collective, over all ranks and over
- * parts of them. If ranks differ, all of them get the reason. */
+/* c_sync_mpi_test funneled|multiple|device: lmdbio_sync_open_mpi from C11, under mpirun. The ranks
+ * get the results of MPI's own collectives, with every coordinator and collective, over all ranks
+ * and over parts of them. If ranks differ, all of them get the reason. */
 #include <lmdbio_mpi.h>
 #include <stdlib.h>
 
@@ -463,7 +463,33 @@ static void test_mpi_is_refused(void) {
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 #else
-static void test_mpi_is_refused(void) {} /* c_launch_test.c */
+static void test_mpi_is_refused(void) {}           /* c_launch_test.c */
+#endif
+
+#ifndef LMDBIO_TEST_LAUNCHED
+/* MPI says at run time whether it takes memory of GPUs. */
+static void test_device_memory_is_refused(void) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.device_collective = "mpi";
+  lmdbio_sync* sync = NULL;
+  CHECK(lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &sync) == LMDBIO_UNSUPPORTED);
+  expect_words(lmdbio_sync_message(sync), "device_collective: 'mpi': MPI");
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+}
+
+/* With a GPU of the stand-in. */
+static void test_note_of_device_memory(void) {
+  lmdbio_sync_options options = LMDBIO_SYNC_OPTIONS_INIT;
+  options.device = 1;
+  lmdbio_sync* sync = open_sync(MPI_COMM_WORLD, &options);
+  const char* text = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_describe(sync, &text), lmdbio_sync_message(sync));
+  expect_words(text, "; messages between GPUs of several hosts do not use it");
+  close_sync(sync);
+}
+#else
+static void test_device_memory_is_refused(void) {} /* needs MPI */
+static void test_note_of_device_memory(void) {}
 #endif
 
 int main(int argc, char** argv) {
@@ -478,7 +504,9 @@ int main(int argc, char** argv) {
     MPI_Finalize();
     return 77;
   }
-  if (is_multiple) {
+  if (argc == 2 && strcmp(argv[1], "device") == 0) {
+    test_note_of_device_memory();
+  } else if (is_multiple) {
     test_sums("cache", "event", "mpi", NULL);
     test_sums("horovod", "cycle", "mpi", "mpi");
     test_sums("topo", "event", "auto", "mpi");
@@ -502,6 +530,7 @@ int main(int argc, char** argv) {
     test_one_rank_leaves(NULL);
     test_process_sets();
     if (provided == MPI_THREAD_FUNNELED) test_mpi_is_refused();
+    test_device_memory_is_refused();
   }
   int failures = 0;
   MPI_Allreduce(&c_check_failures, &failures, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

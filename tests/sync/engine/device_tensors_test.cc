@@ -535,6 +535,28 @@ TEST_CASE("Counters and description show the tensors that GPUs reduce", "[device
   CHECK(job.notes.Has("threads of one process"));  // which have no marks
 }
 
+TEST_CASE("Messages of MPI with memory of GPUs are refused, and a note says what MPI takes",
+          "[device_tensors]") {
+  const test::EmulatedGpu gpu(1);
+  SyncOptions options;
+  const auto group = ranks::SoloGroup();
+  options.device_collective = "mpi";
+  const auto refused = Synchronizer::Create(*group, options, {});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == ErrorCode::kUnsupported);
+  CHECK(refused.error().message() ==
+        "device_collective: 'mpi' needs a communicator of an MPI that takes memory of GPUs");
+  options.device_collective = "auto";
+  for (const uint32_t device : {0U, 1U}) {
+    options.device = device;
+    SyncParts parts;
+    parts.device_note = "a note of MPI";
+    const auto made = Good(Synchronizer::Create(*group, options, std::move(parts)));
+    const auto lines = made->Description();
+    CHECK(std::ranges::count(lines, "a note of MPI") == device);
+  }
+}
+
 TEST_CASE("GPUs of several hosts reduce by the algorithm and chunks of the options",
           "[device_tensors]") {
   if (kernels::BuiltInKernels().bytes.empty()) {
