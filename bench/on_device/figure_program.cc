@@ -61,7 +61,8 @@ void Describe(po::options_description_easy_init options) {
        "samples of a row")  //
       ("sample-seconds", po::value<double>()->default_value(0.002, "0.002")->value_name("SECONDS"),
        "shorter work is repeated in a sample")  //
-      ("size-max", po::value<std::string>()->default_value("256M")->value_name("BYTES"),
+      ("size-max",
+       po::value<std::string>()->default_value(g_program->size_max)->value_name("BYTES"),
        "the largest array")    //
       ("quick", "fewer rows")  //
       ("seconds-max", po::value<double>()->default_value(240)->value_name("SECONDS"),

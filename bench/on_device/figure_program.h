@@ -22,6 +22,7 @@ struct FigureProgram {
                                   const tools::Invocation& invocation);
   // Options of its own.
   void (*describe)(tools::po::options_description_easy_init options) = nullptr;
+  const char* size_max = "256M";  // the default of --size-max
 };
 
 // Opens the driver and the GPU, and measures the parts of --only.
