@@ -1,37 +1,60 @@
 #!/usr/bin/env python3
-"""Q9 of the device probe: AllReduce of two ranks on one GPU by PyTorch's ways.
+"""AllReduce of ranks on one GPU by PyTorch's ways: Q9 of the device probe, and D4 and D9 of
+lmdbio-device-jobs.
 
     rivals.py [--device N | --device cpu] [--repeat N] [--size-max BYTES] [--seconds S]
+              [--ranks P] [--sizes BYTES,...] [--calls N]
+    rivals.py --hooks COUNT,...
 
 Prints one JSON object a line for each rival and size: row, state ("yes", "failed", "left out"),
-unit (us), samples, note. Each rival has two processes of its own and a limit of time, so one that
-hangs ends alone. The samples are those of rank 0: from the call until the device is done.
+unit (us), samples, note. Each rival has processes of its own and a limit of time, so one that hangs
+ends alone. The samples are those of rank 0: from the call until the device is done, in the mean of
+--calls calls in a row. Each result is compared with the sum of all ranks.
+
+With `--hooks` there is one row in ms: the host's time in a backward pass of a model with such
+parameters under DistributedDataParallel with Gloo, less that without it.
 
 With `--device cpu` Gloo sums tensors of the host, to try this program without a GPU.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-SIZES = {"8 B": 8, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
+SIZES = "8,1048576,67108864"
 RIVALS = {"gloo": "Gloo on CUDA tensors", "symmetric": "PyTorch symmetric memory",
           "nccl": "NCCL with host ids"}
-RANKS = 2
+HOOKS = "Gloo by the hooks of DDP"
+PERIOD = 61  # of values; odd, so those of another place differ
+WARM_UPS = 3
 GRACE_S = 2
 
 
-def say(rival, size, state, samples=(), note=""):
-    print(json.dumps({"row": f"{RIVALS[rival]}, {size}", "state": state, "unit": "us",
-                      "samples": list(samples), "note": note}), flush=True)
+def size_words(size_bytes):
+    for shift, unit in ((20, "MiB"), (10, "KiB")):
+        if size_bytes >> shift:
+            return f"{size_bytes >> shift} {unit}"
+    return f"{size_bytes} B"
+
+
+def row_of(rival, size_bytes):
+    return HOOKS if rival == "hooks" else f"{RIVALS[rival]}, {size_words(size_bytes)}"
+
+
+def say(rival, size_bytes, state, samples=(), note=""):
+    print(json.dumps({"row": row_of(rival, size_bytes), "state": state,
+                      "unit": "ms" if rival == "hooks" else "us", "samples": list(samples),
+                      "note": note}), flush=True)
 
 
 def end_with_parent():
@@ -47,44 +70,104 @@ def one_line(text):
 
 
 def all_reduce_of(rival, torch, dist, count, device):
-    """A call that sums `count` floats over the ranks, and a tensor with its result."""
+    """A call that sums floats over the ranks, a tensor with its input, and one with its result."""
     if rival != "symmetric":
-        tensor = torch.ones(count, dtype=torch.float32, device=device)
-        return (lambda: dist.all_reduce(tensor)), tensor
+        tensor = torch.empty(count, dtype=torch.float32, device=device)
+        return (lambda: dist.all_reduce(tensor)), tensor, tensor
     import torch.distributed._symmetric_memory as symmetric
     name = dist.group.WORLD.group_name
     shared = symmetric.empty(count, dtype=torch.float32, device=device)
     symmetric.rendezvous(shared, name)
-    shared.fill_(1)
     out = torch.empty_like(shared)
 
     def call():
         out.copy_(torch.ops.symm_mem.one_shot_all_reduce(shared, "sum", name))
-    return call, out
+    return call, shared, out
+
+
+def check_sum(torch, arguments, result, values):
+    """Raises an exception if `result` is not the sum of all ranks, whose values are whole."""
+    ranks = arguments.ranks
+    expected = values * ranks + ranks * (ranks - 1) // 2
+    if not torch.equal(result.cpu(), expected):
+        place = int((result.cpu() != expected).nonzero()[0])
+        raise RuntimeError(f"value {place} of {len(values)} is {float(result[place])}, and the sum "
+                           f"of {ranks} ranks is {float(expected[place])}")
 
 
 def measure(rival, torch, dist, arguments, size_bytes):
     """Samples in us. Raises an exception if the sum is wrong."""
-    is_cpu = arguments.device == "cpu"
-    device = torch.device("cpu" if is_cpu else f"cuda:{arguments.device}")
-    wait = (lambda: None) if is_cpu else (lambda: torch.cuda.synchronize(device))
-    call, result = all_reduce_of(rival, torch, dist, size_bytes // 4, device)
+    device, wait = device_of(torch, arguments)
+    call, given, result = all_reduce_of(rival, torch, dist, size_bytes // 4, device)
+    values = torch.arange(size_bytes // 4) % PERIOD
+    values = values.to(torch.float32)
+    given.copy_(values + arguments.rank)
+    dist.barrier()
     call()
     wait()
-    found = float(result.flatten()[0])
-    if found != RANKS:
-        raise RuntimeError(f"the sum of {RANKS} ones is {found}")
+    check_sum(torch, arguments, result, values)
     samples = []
-    for _ in range(arguments.repeat):
+    for i in range(WARM_UPS + arguments.repeat):
         if rival != "symmetric":
-            result.fill_(1)
+            result.fill_(1)  # in place, so it would grow
         wait()
         dist.barrier()
         begin = time.perf_counter()
-        call()
-        wait()
-        samples.append((time.perf_counter() - begin) * 1e6)
+        for _ in range(arguments.calls):
+            call()
+            wait()
+        if i >= WARM_UPS:
+            samples.append((time.perf_counter() - begin) / arguments.calls * 1e6)
     return samples
+
+
+def device_of(torch, arguments):
+    """The device, and a call that waits for it."""
+    if arguments.device == "cpu":
+        return torch.device("cpu"), lambda: None
+    device = torch.device(f"cuda:{arguments.device}")
+    return device, lambda: torch.cuda.synchronize(device)
+
+
+def measure_hooks(torch, arguments):
+    """Samples in ms, less the time of the same pass without hooks."""
+    device, wait = device_of(torch, arguments)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.all = torch.nn.ParameterList(
+                [torch.nn.Parameter(torch.zeros(count, device=device))
+                 for count in arguments.hooks])
+
+        def forward(self):
+            return sum(one.sum() for one in self.all) * (arguments.rank + 1)
+
+    model = torch.nn.parallel.DistributedDataParallel(Model())
+
+    def one_pass(context):
+        with context():
+            loss = model()
+            wait()
+            begin = time.perf_counter()
+            loss.backward()
+            seconds = time.perf_counter() - begin
+        wait()
+        return seconds * 1e3
+
+    def with_hooks():
+        return contextlib.nullcontext()
+    for _ in range(WARM_UPS):
+        one_pass(with_hooks)
+    model.zero_grad()
+    one_pass(with_hooks)
+    mean = (arguments.ranks + 1) / 2
+    for one in model.parameters():
+        if not torch.equal(one.grad.cpu(), torch.full(one.shape, mean)):
+            raise RuntimeError(f"a gradient is not the mean of all ranks, {mean}")
+    with_ms = [one_pass(with_hooks) for _ in range(arguments.repeat)]
+    without_ms = [one_pass(model.no_sync) for _ in range(arguments.repeat)]
+    return [one - statistics.median(without_ms) for one in with_ms]
 
 
 def play_rank(arguments):
@@ -94,24 +177,29 @@ def play_rank(arguments):
     if arguments.device != "cpu":
         torch.cuda.set_device(int(arguments.device))
     backend = "nccl" if arguments.worker == "nccl" else "gloo"
-    dist.init_process_group(backend, rank=arguments.rank, world_size=RANKS,
+    dist.init_process_group(backend, rank=arguments.rank, world_size=arguments.ranks,
                             init_method=f"tcp://127.0.0.1:{arguments.port}")
-    for size, size_bytes in SIZES.items():
+    for size_bytes in sizes_of(arguments.worker, arguments):
         if size_bytes > arguments.size_max:
             continue
         try:
-            samples = measure(arguments.worker, torch, dist, arguments, size_bytes)
+            samples = (measure_hooks(torch, arguments) if arguments.worker == "hooks" else
+                       measure(arguments.worker, torch, dist, arguments, size_bytes))
         except Exception as error:  # of any kind: PyTorch has many
             if arguments.rank == 0:
-                say(arguments.worker, size, "failed", note=one_line(error))
+                say(arguments.worker, size_bytes, "failed", note=one_line(error))
             break  # the ranks may not agree any more
         if arguments.rank == 0:
-            say(arguments.worker, size, "yes", samples)
+            say(arguments.worker, size_bytes, "yes", samples)
     sys.stdout.flush()
     os._exit(0)  # without a meeting at the end, which may hang
 
 
 # --- the first process ---
+
+
+def sizes_of(rival, arguments):
+    return [0] if rival == "hooks" else arguments.sizes
 
 
 def free_port():
@@ -130,15 +218,17 @@ def environment_of(rival, rank):
 
 
 def run_rival(rival, arguments, seconds):
-    """Runs the two ranks and passes on their rows. Says the rows that they did not."""
+    """Runs the ranks and passes on their rows. Says the rows that they did not."""
     port = free_port()
     with tempfile.TemporaryFile("w+") as rows, tempfile.TemporaryFile("w+") as errors:
         ranks = [subprocess.Popen(
             [sys.executable, "-B", pathlib.Path(__file__), "--worker", rival, "--rank", str(rank),
              "--port", str(port), "--device", arguments.device, "--repeat", str(arguments.repeat),
-             "--size-max", str(arguments.size_max)],
+             "--size-max", str(arguments.size_max), "--ranks", str(arguments.ranks),
+             "--sizes", ",".join(map(str, arguments.sizes)), "--calls", str(arguments.calls),
+             "--hooks", ",".join(map(str, arguments.hooks))],
             env=environment_of(rival, rank), stdin=subprocess.DEVNULL, stdout=rows, stderr=errors)
-            for rank in range(RANKS)]
+            for rank in range(arguments.ranks)]
         limit = time.monotonic() + seconds
         is_late = False
         while any(rank.poll() is None for rank in ranks):
@@ -161,13 +251,13 @@ def run_rival(rival, arguments, seconds):
         reason = f"not done in {seconds:.0f} s"
     else:
         reason = one_line(words[-1]) if words else f"exit codes {codes}"
-    for size, size_bytes in SIZES.items():
-        if f'"{RIVALS[rival]}, {size}"' in said:
+    for size_bytes in sizes_of(rival, arguments):
+        if f'"{row_of(rival, size_bytes)}"' in said:
             continue
         if size_bytes > arguments.size_max:
-            say(rival, size, "left out", note="larger than --size-max")
+            say(rival, size_bytes, "left out", note="larger than --size-max")
         else:
-            say(rival, size, "failed", note=reason)
+            say(rival, size_bytes, "failed", note=reason)
 
 
 def reason_to_leave_out(arguments):
@@ -182,13 +272,21 @@ def reason_to_leave_out(arguments):
     return None
 
 
+def numbers(text):
+    return [int(word) for word in text.split(",") if word]
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=" ".join(__doc__.split("\n\n")[0].split()))
     parser.add_argument("--device", default="0")
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--size-max", type=int, default=64 << 20)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--worker", choices=RIVALS, help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--sizes", type=numbers, default=SIZES)
+    parser.add_argument("--calls", type=int, default=1, help="of a sample")
+    parser.add_argument("--hooks", type=numbers, default="", help="elements of each parameter")
+    parser.add_argument("--worker", choices=[*RIVALS, "hooks"], help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -196,15 +294,16 @@ def main():
         play_rank(arguments)
     end_with_parent()
     end = time.monotonic() + arguments.seconds
+    rivals = ["hooks"] if arguments.hooks else list(RIVALS)
     reason = reason_to_leave_out(arguments)
     if reason:
-        for rival in RIVALS:
-            for size in SIZES:
-                say(rival, size, "left out", note=reason)
+        for rival in rivals:
+            for size_bytes in sizes_of(rival, arguments):
+                say(rival, size_bytes, "left out", note=reason)
         return 0
-    for number, rival in enumerate(RIVALS):
+    for number, rival in enumerate(rivals):
         left = end - time.monotonic() - GRACE_S
-        run_rival(rival, arguments, max(0.1, left / (len(RIVALS) - number)))
+        run_rival(rival, arguments, max(0.1, left / (len(rivals) - number)))
     return 0
 
 
