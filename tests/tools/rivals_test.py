@@ -66,6 +66,25 @@ class Rivals(unittest.TestCase):
         self.assert_rows(rows_of(path=path), "left out",
                          "PyTorch is not here: No module named 'torch'")
 
+    def test_rows_of_other_sizes_and_of_hooks(self):
+        path = self.toy("raise ModuleNotFoundError(\"No module named 'torch'\")")
+        rows = rows_of("--sizes", "8,65536,1048580", "--ranks", "4", path=path)
+        self.assertEqual([row["row"] for row in rows],
+                         [f"{name}, {size}" for name in NAMES for size in ("8 B", "64 KiB",
+                                                                           "1 MiB")])
+        rows = rows_of("--hooks", "10,1000", path=path)
+        self.assertEqual([(row["row"], row["unit"], row["state"]) for row in rows],
+                         [("Gloo by the hooks of DDP", "ms", "left out")])
+
+    def test_all_ranks_are_started(self):
+        path = self.toy(TOY.format(has_gpu="True"),
+                        "def init_process_group(*_, rank, world_size, **more):\n"
+                        "    if rank == 2: raise SystemExit(f'rank 2 of {world_size} is here')\n"
+                        "    import time\n"
+                        "    time.sleep(1000)\n")
+        rows = rows_of("--seconds", "90", "--ranks", "3", "--sizes", "8", path=path)
+        self.assertEqual({row["note"] for row in rows}, {"rank 2 of 3 is here"})
+
     def test_without_a_gpu(self):
         path = self.toy(TOY.format(has_gpu="False"))
         self.assert_rows(rows_of(path=path), "left out", "PyTorch 0.toy sees no GPU")
@@ -99,6 +118,26 @@ class Rivals(unittest.TestCase):
             self.assertEqual((row["state"], row["unit"], len(row["samples"])), ("yes", "us", 3))
         self.assertEqual(rows[2]["note"], "larger than --size-max")
         self.assertEqual({row["state"] for row in rows[3:]}, {"failed", "left out"})
+
+    @unittest.skipUnless(HAS_TORCH, "this Python has no PyTorch")
+    def test_hooks_on_the_host(self):
+        row, = rows_of("--device", "cpu", "--repeat", "3", "--ranks", "3", "--hooks", "10,1000")
+        self.assertEqual((row["state"], len(row["samples"])), ("yes", 3), row)
+
+    @unittest.skipUnless(HAS_TORCH, "this Python has no PyTorch")
+    def test_a_wrong_sum_fails(self):
+        import torch
+        spec = importlib.util.spec_from_file_location("rivals", RIVALS)
+        rivals = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(rivals)
+        arguments = rivals.argparse.Namespace(ranks=3)
+        values = torch.arange(100) % rivals.PERIOD
+        values = values.to(torch.float32)
+        rivals.check_sum(torch, arguments, 3 * values + 3, values)
+        wrong = 3 * values + 3
+        wrong[99] += 1
+        with self.assertRaisesRegex(RuntimeError, "value 99 of 100"):
+            rivals.check_sum(torch, arguments, wrong, values)
 
 
 if __name__ == "__main__":
