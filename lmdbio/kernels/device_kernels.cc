@@ -27,6 +27,9 @@ using device::PrimaryContext;
 // A GPU and its numbers are little-endian, as pieces of words are taken.
 static_assert(std::endian::native == std::endian::little);
 
+// Some of these kernels have more than 32 registers, so that fewer than 2,048 threads fit.
+constexpr uint32_t kReduceTurns = 8;
+
 constexpr std::string_view kNames[] = {
 #define LMDBIO_NAME_OF(NAME, TABLE, BODY) #NAME,
     LMDBIO_FOR_EACH_KERNEL(LMDBIO_NAME_OF)
@@ -145,8 +148,8 @@ Status DeviceKernels::Launch(DeviceStream& stream, const ReduceWork& work) const
   const uint64_t elements = (table.size_bytes - in_words) / sync::ElementBytes(work.type);
   const uint64_t threads = std::max(table.words, elements);
   const uint64_t blocks = (threads + kBlockThreads - 1) / kBlockThreads;
-  return stream.Launch(FunctionOf(name), ShapeOf(blocks, multiprocessors_, work.blocks_max),
-                       &table);
+  return stream.Launch(FunctionOf(name),
+                       ShapeOf(blocks, multiprocessors_, work.blocks_max, kReduceTurns), &table);
 }
 
 Status DeviceKernels::Launch(DeviceStream& stream, const PackWork& work) const {

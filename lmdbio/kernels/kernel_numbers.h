@@ -47,14 +47,29 @@ struct FloatNumber {
 using Float32Number = FloatNumber<float, uint32_t>;
 using Float64Number = FloatNumber<double, uint64_t>;
 
+// A GPU has instructions for the conversions of halves, which keep small numbers and round to the
+// nearest even, as the formulas of half_bits.h. These take some 20 instructions for a number, which
+// would be the limit in place of the memory.
 struct Float16Number {
   using Value = float;
   using Bits = uint16_t;
   static LMDBIO_HOST_DEVICE Value Widen(Bits bits) {
+#ifdef __CUDA_ARCH__
+    Value value = 0;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
     return sync::WidenFloat16<Value>(int32_t{bits});
+#endif
   }
   static LMDBIO_HOST_DEVICE Bits Narrow(Value value) {
+#ifdef __CUDA_ARCH__
+    Bits bits = 0;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+#else
     return static_cast<Bits>(sync::NarrowFloat16<int32_t>(value));
+#endif
   }
   static LMDBIO_HOST_DEVICE Value Scaled(Value value, const KernelScale& scale) {
     return value * scale.single;
@@ -68,7 +83,13 @@ struct BFloat16Number {
     return sync::WidenBFloat16<Value>(int32_t{bits});
   }
   static LMDBIO_HOST_DEVICE Bits Narrow(Value value) {
+#ifdef __CUDA_ARCH__
+    Bits bits = 0;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));  // since compute capability 8.0
+    return bits;
+#else
     return static_cast<Bits>(sync::NarrowBFloat16<uint32_t>(value));
+#endif
   }
   static LMDBIO_HOST_DEVICE Value Scaled(Value value, const KernelScale& scale) {
     return value * scale.single;

@@ -20,8 +20,9 @@ Status CheckType(sync::DataType type) {
 
 }  // namespace
 
-device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max) {
-  uint64_t blocks = uint64_t{kThreadsAtOnce / kBlockThreads} *
+device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max,
+                            uint32_t turns) {
+  uint64_t blocks = uint64_t{kThreadsAtOnce / kBlockThreads} * turns *
                     static_cast<uint64_t>(std::max(multiprocessors, 1));
   if (blocks_max != 0) blocks = std::min<uint64_t>(blocks, blocks_max);
   blocks = std::clamp<uint64_t>(units, 1, blocks);

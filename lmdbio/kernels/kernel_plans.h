@@ -21,10 +21,13 @@
 
 namespace lmdbio::kernels {
 
-// Blocks of kBlockThreads threads: no more than `units` of work need, than fit on the device at
-// once, and than `blocks_max` allows.
+// Blocks of kBlockThreads threads: no more than `units` of work need, than fit on the device in
+// `turns`, and than `blocks_max` allows.
 // units  [> 0] that a block takes one at a time
-device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max);
+// turns  [> 0] more than one: a block that ends early makes room for others, so no multiprocessor
+//        waits long for the last ones, also if fewer blocks than usual fit at once
+device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max,
+                            uint32_t turns = 1);
 
 // A scale for kernels of one type.
 // Errors: kInvalidArgument  the type is unknown, or the scale of integers is not finite

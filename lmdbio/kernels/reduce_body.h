@@ -29,17 +29,46 @@ struct ReduceTable {
 };
 static_assert(sizeof(ReduceTable) <= 4096, "the parameters of a kernel for any driver");
 
-template <typename Number, typename Operation>
-LMDBIO_HOST_DEVICE void ReduceWord(const ReduceTable& table, uint64_t offset) {
-  using Numbers = WordNumbers<Number>;
-  Numbers sums(LoadWord(PointerOf(table.sources[0]) + offset));
-  LMDBIO_KERNEL_UNROLL_BY_2
-  for (uint32_t s = 1; s < table.source_count; ++s) {
-    const Numbers next(LoadWord(PointerOf(table.sources[s]) + offset));
+// Words of a thread that are on their way at once: a use of the first waits for the memory.
+inline constexpr uint32_t kSourcesAtOnce = 4;
+struct SourceWords {
+  KernelWord words[kSourcesAtOnce];  // of sources `first` and later, as far as there are
+};
+
+LMDBIO_HOST_DEVICE SourceWords LoadSources(const ReduceTable& table, uint32_t first,
+                                           uint64_t offset) {
+  SourceWords loaded;
+  LMDBIO_KERNEL_UNROLL
+  for (uint32_t k = 0; k < kSourcesAtOnce; ++k) {
+    if (first + k >= table.source_count) break;
+    loaded.words[k] = LoadWord(PointerOf(table.sources[first + k]) + offset);
+  }
+  return loaded;
+}
+
+// Adds sources `first + k` and later of those that were loaded.
+template <typename Operation, typename Numbers>
+LMDBIO_HOST_DEVICE void ReduceLoaded(const ReduceTable& table, const SourceWords& loaded,
+                                     uint32_t first, uint32_t k, Numbers& sums) {
+  LMDBIO_KERNEL_UNROLL
+  for (; k < kSourcesAtOnce; ++k) {
+    if (first + k >= table.source_count) break;
+    const Numbers next(loaded.words[k]);
     LMDBIO_KERNEL_UNROLL
     for (unsigned i = 0; i < Numbers::kCount; ++i) {
       sums.values[i] = Operation::Of(sums.values[i], next.values[i]);
     }
+  }
+}
+
+template <typename Number, typename Operation>
+LMDBIO_HOST_DEVICE void ReduceWord(const ReduceTable& table, uint64_t offset) {
+  SourceWords loaded = LoadSources(table, 0, offset);
+  WordNumbers<Number> sums(loaded.words[0]);
+  ReduceLoaded<Operation>(table, loaded, 0, 1, sums);
+  for (uint32_t s = kSourcesAtOnce; s < table.source_count; s += kSourcesAtOnce) {
+    loaded = LoadSources(table, s, offset);
+    ReduceLoaded<Operation>(table, loaded, s, 0, sums);
   }
   if (table.scale.is_one == 0) sums.Scale(table.scale);
   const KernelWord word = sums.Word();

@@ -391,6 +391,9 @@ TEST_CASE("A launch takes no more blocks than it is given", "[device_kernels]") 
   CHECK(ShapeOf(1000, 132, 16).blocks == 16);
   CHECK(ShapeOf(3, 132, 16).blocks == 3);
   CHECK(ShapeOf(0, 0, 0).blocks == 1);
+  CHECK(ShapeOf(10000, 132, 0, 8).blocks == 8 * 528);
+  CHECK(ShapeOf(1000, 132, 0, 8).blocks == 1000);
+  CHECK(ShapeOf(10000, 132, 16, 8).blocks == 16);
   CHECK(ShapeOf(1000, 132, 0).threads == kBlockThreads);
 }
 

@@ -9,6 +9,7 @@ binary of the build. PROGRAM has that binary in it.
 """
 
 import argparse
+import itertools
 import pathlib
 import re
 import subprocess
@@ -78,6 +79,25 @@ class KernelListing(unittest.TestCase):
         for name, body in self.bodies().items():
             with self.subTest(name):
                 self.assertEqual(re.findall(r"\bfma\..*|.*\.ftz\b.*|.*\.approx\b.*", body), [])
+
+    def test_halves_are_converted_by_instructions(self):
+        for name, body in self.bodies().items():
+            for one, word in (("_float16", "f16"), ("_bfloat16", "bf16")):
+                if not name.endswith(one):
+                    continue
+                with self.subTest(name):
+                    self.assertIn(f"cvt.rn.{word}.f32", body)
+                    if word == "f16":
+                        self.assertIn("cvt.f32.f16", body)
+
+    def test_words_of_four_sources_are_on_their_way(self):
+        """A thread that used a word before it loads the next would wait for each of them."""
+        for name in ("lmdbio_reduce_sum_float32", "lmdbio_reduce_sum_float16"):
+            with self.subTest(name):
+                steps = re.findall(r"\bld\.global\.v[24]|\badd(?:\.rn)?\.f32", self.bodies()[name])
+                loads = [len(list(run)) for step, run in itertools.groupby(steps)
+                         if step.startswith("ld")]
+                self.assertGreaterEqual(max(loads), 4)
 
     def test_nothing_is_spilled(self):
         for machine, usage in self.usage.items():
