@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <iterator>
+#include <optional>
 
 #include "lmdbio/device/device_error.h"
 
@@ -75,19 +76,30 @@ Result<PointerFacts> QueryPointer(PrimaryContext& context, const void* pointer) 
 
 Result<PointerFacts> PointerCache::Describe(PrimaryContext& context, const void* pointer) {
   if (context.is_forked()) return Fail(ForkedError());  // before the mutex
-  const DeviceAddress address = AddressOf(pointer);
-  if (const auto own = FindOwn(address)) return *own;
-  if (const auto kept = FindForeign(address)) {
-    if (check_ == CacheCheck::kNone) {
-      CountHit();
-      return *kept;
-    }
-    LMDBIO_TRY(const uint64_t buffer_id, QueryBufferId(context, pointer));
-    if (buffer_id == kept->buffer_id) {
-      CountHit();
-      return *kept;
-    }
+  std::optional<PointerFacts> kept;
+  {
+    // A hit takes the mutex once.
+    const DeviceAddress address = AddressOf(pointer);
     const std::lock_guard lock(mutex_);
+    if (const PointerFacts* const own = FindIn(own_, address); own != nullptr) {
+      ++counts_.own_hits;
+      return *own;
+    }
+    if (const PointerFacts* const found = FindIn(foreign_, address); found != nullptr) {
+      if (check_ == CacheCheck::kNone) {
+        ++counts_.hits;
+        return *found;
+      }
+      kept = *found;
+    }
+  }
+  if (kept) {
+    LMDBIO_TRY(const uint64_t buffer_id, QueryBufferId(context, pointer));
+    const std::lock_guard lock(mutex_);
+    if (buffer_id == kept->buffer_id) {
+      ++counts_.hits;
+      return *kept;
+    }
     DropForeign(kept->range);
     ++counts_.stale;
   }
@@ -114,27 +126,9 @@ PointerCacheCounts PointerCache::counts() const {
   return counts_;
 }
 
-std::optional<PointerFacts> PointerCache::FindOwn(DeviceAddress address) {
-  const std::lock_guard lock(mutex_);
-  const PointerFacts* const found = FindIn(own_, address);
-  if (found == nullptr) return std::nullopt;
-  ++counts_.own_hits;
-  return *found;
-}
-
-std::optional<PointerFacts> PointerCache::FindForeign(DeviceAddress address) const {
-  const std::lock_guard lock(mutex_);
-  const PointerFacts* const found = FindIn(foreign_, address);
-  return found != nullptr ? std::optional(*found) : std::nullopt;
-}
-
-void PointerCache::CountHit() {
-  const std::lock_guard lock(mutex_);
-  ++counts_.hits;
-}
-
 // A buffer id of 0 would match every answer of a driver that has none.
 void PointerCache::Keep(const PointerFacts& facts) {
+  if (check_ == CacheCheck::kNoCache) return;
   if (facts.range.size_bytes == 0 || facts.buffer_id == 0) return;
   DropForeign(facts.range);
   foreign_[facts.range.begin] = facts;

@@ -22,7 +22,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/device/device_address.h"
@@ -46,10 +45,11 @@ struct PointerFacts {
   bool can_be_shared = false;  // Device::Share of such memory would work
 };
 
-// How a hit about memory of others is checked.
+// How a hit about memory of others is checked. Memory of lmdbio is known in all of them.
 enum class CacheCheck {
   kBufferId,  // by one attribute of the driver: always right
   kNone,      // not at all, as the first variant of Awan et al.: right while nothing is freed
+  kNoCache,   // there are no hits: each answer is a full query, for comparison
 };
 
 struct PointerCacheCounts {
@@ -80,9 +80,6 @@ class PointerCache {
  private:
   using Ranges = std::map<DeviceAddress, PointerFacts>;  // by their begin
 
-  std::optional<PointerFacts> FindOwn(DeviceAddress address);
-  std::optional<PointerFacts> FindForeign(DeviceAddress address) const;
-  void CountHit();
   // Replaces all ranges that overlap with it.
   void Keep(const PointerFacts& facts);
   void DropForeign(DeviceSpan range);

@@ -146,6 +146,20 @@ TEST_CASE("Without a check the cache is wrong after a free, as published", "[poi
   CHECK(Good(device->Describe(At(address))).kind == PointerKind::kDevice);
 }
 
+TEST_CASE("Without a cache every answer about other memory is a query", "[pointer_cache]") {
+  const EmulatedGpu gpu;
+  const auto device = gpu.Open(0, CacheCheck::kNoCache);
+  const ProgramMemory memory(gpu.table(), 4096);
+  const DeviceMemory own = Good(device->Allocate(64));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(Good(device->Describe(At(memory.address()))).range.size_bytes == 4096);
+    CHECK(Good(device->Describe(At(own.begin().value))).range.size_bytes == 64);
+  }
+  CHECK(device->pointer_counts().queries == 3);
+  CHECK(device->pointer_counts().hits == 0);
+  CHECK(device->pointer_counts().own_hits == 3);
+}
+
 TEST_CASE("Plain host memory is never remembered", "[pointer_cache]") {
   const EmulatedGpu gpu;
   const auto device = gpu.Open();

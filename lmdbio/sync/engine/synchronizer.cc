@@ -150,9 +150,11 @@ Result<std::unique_ptr<trace::Timeline>> OpenTimeline(const SyncOptions& options
   return trace::Timeline::Open({.path = options.timeline_path, .rank = rank, .size = size});
 }
 
-Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options) {
+Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options,
+                                               device::CacheCheck check) {
   if (options.device == 0) return std::unique_ptr<SyncDevice>();
-  return SyncDevice::Open(static_cast<int>(std::min<uint32_t>(options.device - 1, INT_MAX)));
+  return SyncDevice::Open(static_cast<int>(std::min<uint32_t>(options.device - 1, INT_MAX)),
+                          kernels::BuiltInKernels(), check);
 }
 
 // Only a caller with a communicator of MPI can ask it.
@@ -342,7 +344,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(group, "the options", CommonWords(options, parts)));
   LMDBIO_TRY(placement, ranks::ForAll(group, PlaceRank(group, options.placement)));
-  LMDBIO_TRY(device, ranks::ForAll(group, OpenDevice(options)));
+  LMDBIO_TRY(device, ranks::ForAll(group, OpenDevice(options, parts.pointer_check)));
   device_note = std::move(parts.device_note);
   health = std::move(parts.health);
   if (health == nullptr) {

@@ -25,6 +25,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 #include "lmdbio/device/device_address.h"
+#include "lmdbio/device/pointer_cache.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/ranks/health/health.h"
 #include "lmdbio/sync/collective/collectives.h"
@@ -140,12 +141,14 @@ struct SyncCounters {                  // check-tree: large-class (a member for 
 // health  outlives the collectives
 using CollectivesMaker = std::function<Result<std::unique_ptr<Collectives>>(ranks::Health& health)>;
 
-// Parts that the caller can provide. All ranks provide the same ones, except `log`.
+// Parts that the caller can provide. All ranks provide the same ones, except the last two.
 struct SyncParts {
   std::unique_ptr<ranks::Health> health;  // null: over shared memory and links between hosts
   std::unique_ptr<Transport> transport;   // null: over shared memory and links between hosts
   CollectivesMaker collectives;           // empty: by the options, without MPI
   std::string device_note;  // a line of Description, if tensors on a GPU are taken; "": none
+  // How answers about memory of a GPU are remembered. May differ between ranks. For comparisons.
+  device::CacheCheck pointer_check = device::CacheCheck::kBufferId;
   // Receives notes and stall reports, in the helper thread; may be empty.
   std::function<void(const std::string& line)> log;
 };

@@ -55,11 +55,11 @@ Status WrongMemory(const Request& request, const void* pointer, const std::strin
 
 }  // namespace
 
-Result<std::unique_ptr<SyncDevice>> SyncDevice::Open(int ordinal,
-                                                     const kernels::KernelImage& image) {
+Result<std::unique_ptr<SyncDevice>> SyncDevice::Open(int ordinal, const kernels::KernelImage& image,
+                                                     device::CacheCheck check) {
   std::unique_ptr<SyncDevice> opened(new SyncDevice());
   LMDBIO_TRY(const device::DriverTable* const driver, device::SystemDriver());
-  LMDBIO_TRY(opened->device_, device::Device::Open(ordinal, *driver));
+  LMDBIO_TRY(opened->device_, device::Device::Open(ordinal, *driver, check));
   auto kernels = kernels::DeviceKernels::Load(*opened->device_, image);
   if (kernels) {
     opened->kernels_ = std::move(*kernels);

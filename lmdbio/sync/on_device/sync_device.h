@@ -68,9 +68,11 @@ class SyncDevice {
   // Opens the driver and the GPU, and loads the kernels. If there are none for it, tensors are
   // packed by one copy each, and a note has the reason.
   // ordinal  [>= 0]
+  // check    as Device::Open
   // Errors: as device::SystemDriver, device::Device::Open and kernels::DeviceKernels::Load
   static Result<std::unique_ptr<SyncDevice>> Open(
-      int ordinal, const kernels::KernelImage& image = kernels::BuiltInKernels());
+      int ordinal, const kernels::KernelImage& image = kernels::BuiltInKernels(),
+      device::CacheCheck check = device::CacheCheck::kBufferId);
 
   // Pins memory for the ring. Once.
   // memory       [kStagingBytes] outlives this; too little: memory of this object
