@@ -4,11 +4,13 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <random>
+#include <string>
 
 namespace lmdbio::test {
 namespace {
@@ -18,9 +20,13 @@ namespace {
   std::abort();
 }
 
+// "%g" in a path is the process group.
 int OpenFile(const char* path) {
-  return path != nullptr ? ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
-                         : ::memfd_create("emulated gpu", MFD_CLOEXEC);
+  if (path == nullptr) return ::memfd_create("emulated gpu", MFD_CLOEXEC);
+  std::string named = path;
+  const size_t at = named.find("%g");
+  if (at != std::string::npos) named.replace(at, 2, std::to_string(::getpgrp()));
+  return ::open(named.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 }
 
 std::byte* MapOrDie(void* at, uint64_t size_bytes, int protection, int flags, int file,

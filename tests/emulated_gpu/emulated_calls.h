@@ -35,11 +35,12 @@ void ReplaceMachine(uint64_t seed);
 // A real driver does not survive fork() either, but not so clearly.
 void DieIfForked();
 
-// Faults of LMDBIO_EMULATED_GPU_FAULTS that no code of a driver is: the call never returns, or the
-// process is killed in it.
+// Faults of LMDBIO_EMULATED_GPU_FAULTS that no code of a driver is: the call never returns, the
+// process is killed in it, or it says success and does nothing.
 inline constexpr DriverCode kHangs = -1;
 inline constexpr DriverCode kKills = -2;
-inline bool IsEnding(DriverCode fault) { return fault < 0; }
+inline constexpr DriverCode kSkips = -3;
+inline bool IsEnding(DriverCode fault) { return fault == kHangs || fault == kKills; }
 [[noreturn]] void EndCall(DriverCode fault);
 // Adds the faults of that variable to a machine.
 void AddFaultsOfEnvironment(EmulatedMachine& machine);
@@ -52,6 +53,7 @@ DriverCode Serve(const char* name, Body&& body) {
   EmulatedMachine& machine = Machine();
   const DriverCode fault = machine.faults.Meet(name);
   if (IsEnding(fault)) EndCall(fault);
+  if (fault == kSkips) return code::kSuccess;
   if (fault != code::kSuccess) {
     if (device::EndsContext(fault) && current_context != nullptr) {
       machine.Lose(current_context->ordinal, fault);

@@ -5,11 +5,14 @@
 // environment decides at its first call:
 //
 //   LMDBIO_EMULATED_GPU       a file for the memory of all devices, which processes then share.
-//                             Without it each process has devices of its own.
+//                             Without it each process has devices of its own. "%g" in the name
+//                             stands for the process group: a program whose jobs are groups gives
+//                             each of them new devices.
 //   LMDBIO_EMULATED_GPU_SEED  the order in which the work of different streams runs
 //   LMDBIO_EMULATED_GPU_FAULTS  faults until the first Reset: NAME:NTH:CODE, separated by commas.
-//                             The nth call returns the code, never returns (`hang`) or kills the
-//                             process (`kill`). NAME:hide hides a function.
+//                             The nth call returns the code, never returns (`hang`), kills the
+//                             process (`kill`), or says success and does nothing (`skip`).
+//                             NAME:hide hides a function.
 //   LMDBIO_EMULATED_GPU_UNREACHED  pairs of devices, as "0-1,2-0": here device 0 does not reach the
 //                             memory of device 1, nor device 2 that of device 0. Reset reads it
 //                             again. Without it every device reaches every other one.

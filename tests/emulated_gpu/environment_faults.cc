@@ -12,6 +12,12 @@
 namespace lmdbio::test {
 namespace {
 
+DriverCode FaultOf(const std::string& word) {
+  if (word == "hang") return kHangs;
+  if (word == "kill") return kKills;
+  return word == "skip" ? kSkips : std::atoi(word.c_str());
+}
+
 // "NAME:NTH:CODE" or "NAME:hide".
 void AddFault(EmulatedMachine& machine, const std::string& text) {
   std::istringstream parts(text);
@@ -25,9 +31,7 @@ void AddFault(EmulatedMachine& machine, const std::string& text) {
     machine.faults.Hide(name.c_str());
     return;
   }
-  const DriverCode fault =
-      what == "hang" ? kHangs : (what == "kill" ? kKills : std::atoi(what.c_str()));
-  machine.faults.Add(name.c_str(), std::strtoull(nth.c_str(), nullptr, 10), fault);
+  machine.faults.Add(name.c_str(), std::strtoull(nth.c_str(), nullptr, 10), FaultOf(what));
 }
 
 }  // namespace
