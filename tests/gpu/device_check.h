@@ -1,6 +1,6 @@
 // tests/gpu/device_check.h - a check of the device path on any driver, and its outcome.
 //
-// Source: docs/device.md
+// Source: docs/device_bundle.md
 #ifndef LMDBIO_TESTS_GPU_DEVICE_CHECK_H_
 #define LMDBIO_TESTS_GPU_DEVICE_CHECK_H_
 
