@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """C7: models of PyTorch on a GPU that several ranks share (lmdbio/docs/device_bundle.md).
 
-    torch_checks.py [--device N] [--quick] [--seconds-max S] [--json FILE] [--backend cuda]
+    torch_checks.py [--device N] [--quick] [--seconds-max S] [--job-seconds S] [--json FILE]
 
 Prints a line of JSON for each row. The ranks are processes of this program, which meet as those of
 a launcher do. Oracles: the bits of all ranks, and the same training in one process on the CPU.
@@ -26,7 +26,6 @@ STEPS = 50
 BATCH = 24  # of all ranks
 CLOSE = 1e-3  # to the training on the CPU
 TOLD_S = 5  # the others know of a killed rank
-JOB_S = 60  # a job that takes longer hangs
 GRACE_S = 2
 TRAININGS = [(f"{ranks} ranks train {STEPS} steps, order {order}", ranks, "train", order)
              for order in ("host", "mark") for ranks in (2, 4)]
@@ -199,7 +198,7 @@ def obstacle(options):
     if options.backend == "cuda":
         code = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 3)"
         end = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True,
-                             text=True, timeout=JOB_S)
+                             text=True, timeout=options.job_seconds)
         if end.returncode != 0:
             return "PyTorch finds no GPU, or has no CUDA"
     return ""
@@ -208,7 +207,7 @@ def obstacle(options):
 def outcome_of(options, job, limit):
     """(state, note) of a row."""
     _, ranks, mode, order = job
-    seconds = min(JOB_S, limit - time.monotonic())
+    seconds = min(options.job_seconds, limit - time.monotonic())
     if seconds < GRACE_S:
         return "left out", "no time was left"
     ends = run_job(options, ranks, mode, order, seconds)
@@ -226,6 +225,7 @@ def main():
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2 ranks and one killed rank")
     parser.add_argument("--seconds-max", type=float, default=300)
+    parser.add_argument("--job-seconds", type=float, default=60, help="a longer job hangs")
     parser.add_argument("--json", default="-", help="-: standard output")
     parser.add_argument("--backend", choices=("cuda", "emulated"), default="cuda")
     options = parser.parse_args()
