@@ -174,17 +174,6 @@ class IterableDataset(torch.utils.data.IterableDataset):
                       share="fill" if place.workers > 1 else "block",
                       state=state, epoch=0 if state else epoch, **self._options)
 
-    def _open_fed(self, place: _Place, epoch: int,
-                  state: Optional[Dict[str, Any]]) -> Tuple[Loader, Optional[TorchFeed]]:
-        loader = self._open(place, epoch, state)
-        if self._device is None:
-            return loader, None
-        try:
-            return loader, TorchFeed(loader, self._device, self._feed_options)
-        except BaseException:
-            loader.close()
-            raise
-
     def _stand_at(self, epoch: int, state: Optional[Dict[str, Any]]) -> Loader:
         """Returns the loader of this process, before the first record of an epoch or at a state."""
         place = _Place(*_worker(), *self._my_share())
@@ -192,8 +181,10 @@ class IterableDataset(torch.utils.data.IterableDataset):
             self._loader.close()  # it belongs to the parent of this forked process, or to a world
             self._loader = None   # that has other ranks now
         if self._loader is None:
-            self._loader, self._feed = self._open_fed(place, epoch, state)
-            self._owner, self._place = os.getpid(), place
+            loader = self._open(place, epoch, state)
+            if self._device is not None:
+                self._feed = TorchFeed(loader, self._device, self._feed_options)
+            self._loader, self._owner, self._place = loader, os.getpid(), place
         elif state is not None:
             self._loader.load_state_dict(state)
         elif self._stands_at != epoch:
