@@ -16,13 +16,16 @@ constexpr const char* kNoTime = "the time of --seconds-max was over";
 void FigureRun::Measure(const std::string& name, const std::function<Result<Measured>()>& measure) {
   if (SecondsLeft() <= 0) return LeaveOut(name, kNoTime);
   Result<Measured> measured = measure();
-  if (!measured) return Tell(name, FigureState::kFailed, {{}, measured.error().message()});
-  if (measured->samples.empty()) return Tell(name, FigureState::kFailed, {{}, "no samples"});
+  if (!measured)
+    return Tell(name, FigureState::kFailed, {.samples = {}, .note = measured.error().message()});
+  if (!measured->left_out.empty()) return LeaveOut(name, measured->left_out);
+  if (measured->samples.empty())
+    return Tell(name, FigureState::kFailed, {.samples = {}, .note = "no samples"});
   Tell(name, FigureState::kMeasured, std::move(*measured));
 }
 
 void FigureRun::LeaveOut(const std::string& name, const std::string& why) {
-  Tell(name, FigureState::kLeftOut, {{}, why});
+  Tell(name, FigureState::kLeftOut, {.samples = {}, .note = why});
 }
 
 void FigureRun::LeaveOutRest(const std::string& why) { TellRest(FigureState::kLeftOut, why); }
@@ -55,7 +58,7 @@ void FigureRun::Tell(const std::string& name, FigureState state, Measured measur
 
 void FigureRun::TellRest(FigureState state, const std::string& note) {
   for (const FigureRow& row : part_.rows) {
-    if (!told_.contains(row.name)) Tell(row.name, state, {{}, note});
+    if (!told_.contains(row.name)) Tell(row.name, state, {.samples = {}, .note = note});
   }
 }
 

@@ -42,6 +42,8 @@ struct FigureSettings {
 struct Measured {
   std::vector<double> samples;
   std::string note = {};
+  // Why the bar is not for what was found here. Then the row is left out; empty otherwise.
+  std::string left_out = {};
 };
 
 class FigureRun;

@@ -32,7 +32,7 @@ std::vector<FigureRow> RowsOf(const FigurePart& part, double seconds_left = 60) 
   return report.rows();
 }
 
-Result<Measured> Three() { return Measured{{3, 1, 2}, "note"}; }
+Result<Measured> Three() { return Measured{.samples = {3, 1, 2}, .note = "note"}; }
 
 TEST_CASE("A measured row has the median and the range of its samples", "[figures]") {
   const auto rows = RowsOf(ThreeRows([](FigureRun& run) -> Status {
@@ -90,6 +90,22 @@ TEST_CASE("Rows are left out with a reason", "[figures]") {
   CHECK(rows[0].note == "no b");
   CHECK(rows[2].note == "no rest");
   for (const FigureRow& row : rows) CHECK(row.state == FigureState::kLeftOut);
+}
+
+TEST_CASE("A row whose bar is not for what was found is left out", "[figures]") {
+  const auto rows = RowsOf(ThreeRows([](FigureRun& run) -> Status {
+    for (const char* const name : {"a", "b", "c"}) {
+      run.Measure(name, []() -> Result<Measured> {
+        return Measured{.samples = {1}, .note = "note", .left_out = "other limit"};
+      });
+    }
+    return {};
+  }));
+  REQUIRE(rows.size() == 3);
+  for (const FigureRow& row : rows) {
+    CHECK(row.state == FigureState::kLeftOut);
+    CHECK(row.note == "other limit");
+  }
 }
 
 TEST_CASE("After the time for all, rows are left out and nothing is measured", "[figures]") {
