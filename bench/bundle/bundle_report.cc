@@ -15,6 +15,7 @@ constexpr const char* kPassed = "passed";
 constexpr const char* kMeasured = "measured";
 constexpr const char* kLeftOut = "left out";
 constexpr const char* kFailed = "failed";
+constexpr const char* kNotHeld = "not held";
 
 std::string TextAt(const ordered_json& object, const char* name) {
   const auto found = object.find(name);
@@ -115,10 +116,17 @@ Rows RowsOfProbe(std::string_view report) {
   return told;
 }
 
-bool HasFailed(const Row& row) {
-  if (TextAt(row, "state") == kFailed) return true;
+bool MissesBar(const Row& row) {
   return row.contains("held") && row["held"].is_boolean() && !row["held"].get<bool>();
 }
+
+// As the last line counts a row.
+std::string CountedAs(const Row& row) {
+  std::string state = TextAt(row, "state");
+  return state != kFailed && MissesBar(row) ? kNotHeld : state;
+}
+
+bool HasFailed(const Row& row) { return TextAt(row, "state") == kFailed || MissesBar(row); }
 
 bool BundleOutcome::HasHeld() const {
   bool is_any_told = false;
@@ -141,13 +149,15 @@ std::string TableOf(const BundleOutcome& outcome) {
     for (const Row& row : part.told.rows) {
       text += LineOf(row);
       if (HasFailed(row)) failed += LineOf(row);
-      ++counts[HasFailed(row) ? kFailed : TextAt(row, "state")];
+      ++counts[CountedAs(row)];
     }
   }
   if (!failed.empty()) text += "\nnot held:\n" + failed;
-  return text + fmt::format("\n{}: {} passed, {} measured, {} failed, {} left out, in {:.0f} s\n",
-                            outcome.HasHeld() ? "held" : "NOT HELD", counts[kPassed],
-                            counts[kMeasured], counts[kFailed], counts[kLeftOut], outcome.seconds);
+  return text +
+         fmt::format(
+             "\n{}: {} passed, {} measured, {} not held, {} failed, {} left out, in {:.0f} s\n",
+             outcome.HasHeld() ? "held" : "NOT HELD", counts[kPassed], counts[kMeasured],
+             counts[kNotHeld], counts[kFailed], counts[kLeftOut], outcome.seconds);
 }
 
 std::string JsonOf(const BundleOutcome& outcome) {

@@ -66,14 +66,13 @@ class DeviceBundle(unittest.TestCase):
         self.copy = self.here / "copy"
         self.empty = self.here / "empty"
         self.empty.mkdir()
-        (self.copy / "bin").mkdir(parents=True)
+        self.copy.mkdir()
         for path in self.bundle.iterdir():
             if path.name != "bin":
                 (self.copy / path.name).symlink_to(path)
         (self.copy / "run").unlink()
         shutil.copy2(self.bundle / "run", self.copy / "run")
-        for path in (self.bundle / "bin").iterdir():
-            os.link(path, self.copy / "bin" / path.name)
+        shutil.copytree(self.bundle / "bin", self.copy / "bin", copy_function=os.link)
 
     def run_bundle(self, *words, bundle=None, driver=DRIVER, path="/usr/bin:/bin"):
         report = self.here / "report.json"
@@ -108,9 +107,7 @@ class DeviceBundle(unittest.TestCase):
     @unittest.skipUnless(KERNELS, "this build has no kernels")
     def test_all_parts_run_in_an_empty_folder(self):
         ended = self.run_bundle(bundle=self.bundle)
-        self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertEqual([part["part"] for part in ended.report["parts"]], PARTS)
-        self.assertTrue(ended.report["held"])
         ids = [row["id"] for part in ended.report["parts"] for row in part["rows"]]
         expected = [f"Q{n}" for n in range(1, 10)] + [f"C{n}" for n in range(1, 9)] + \
             [f"D{n}" for n in range(1, 14) if n != 12]
@@ -121,8 +118,15 @@ class DeviceBundle(unittest.TestCase):
                 if row["state"] == "left out":
                     self.assertNotEqual(row["note"], "", row)
                 self.assertIn(row["name"], ended.stdout)
+        # The stand-in has no speed, so only figures may miss their bars.
+        late = [row for part in ended.report["parts"] for row in part["rows"]
+                if row.get("held") is False]
+        self.assertEqual({row["id"][0] for row in late} - {"D"}, set())
+        self.assertEqual(ended.report["held"], not late)
+        self.assertEqual(ended.returncode, 1 if late else 0, ended.stdout)
         self.assertRegex(ended.stdout.splitlines()[-1],
-                         r"\Aheld: \d+ passed, \d+ measured, 0 failed, \d+ left out, in \d+ s\Z")
+                         ("NOT HELD" if late else "held") + r": \d+ passed, \d+ measured, "
+                         fr"{len(late)} not held, 0 failed, \d+ left out, in \d+ s\Z")
 
     def test_without_a_driver(self):
         ended = self.run_bundle(driver="")

@@ -142,7 +142,7 @@ class WithKernels(ChecksCase):
             self.assertRegex(row["note"], "another row at position|records, not")
 
     def test_a_wrong_answer_about_a_pointer_is_seen(self):
-        run = self.run_checks("--only", "C5", faults="cuPointerGetAttributes:3:skip")
+        run = self.run_checks("--only", "C5", faults="cuPointerGetAttributes:1:skip")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("not memory of a GPU", run.rows[0]["note"])
 
