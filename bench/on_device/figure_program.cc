@@ -114,7 +114,7 @@ Status OpenDevice(FigureScene& scene) {
 
 Status Run(const Invocation& invocation) {
   FigureScene scene = {.options = OptionsOf(invocation), .invocation = &invocation};
-  scene.seconds_end = SecondsNow() + Seconds(invocation, "seconds-max", 1);
+  scene.seconds_end = SecondsNow() + Seconds(invocation, "seconds-max", 0.01);
   const std::vector<FigurePart> parts = ChosenParts(g_program->plan(scene.options, invocation),
                                                     invocation.option<std::string>("only"));
   if (Status status = OpenDevice(scene); !status) {
