@@ -93,7 +93,11 @@ TEST_CASE("All ranks time the same number of calls, and have the times of the sl
                 "not as many samples as asked for");
     mine.Expect(Good(rank.LargestOf(calls)) == calls, "not the same calls");
     const double first = times.microseconds.front();
-    mine.Expect(Good(rank.LargestOf(first)) == first, "not the times of the slowest");
+    mine.Expect(Good(rank.LargestOf(first)) == first && Good(rank.LargestOf(-first)) == -first,
+                "not the same times");
+    const int number = rank.group().rank();
+    mine.Expect(Good(rank.LargestOf(number)) == 2 && Good(rank.LargestOf(-number)) == 0,
+                "not the largest of all ranks");
   });
   CHECK(complaints.empty());
 }
