@@ -37,17 +37,21 @@ inline sync::SyncOptions OptionsOf(const ReduceWay& way, const CheckScene& scene
 using RankReport = std::string;
 inline constexpr const char* kLeftOutMark = "left out: ";
 
-// The outcome of a check by the reports of all ranks.
+// The outcome of a check by the reports of all ranks. All errors are told, because a lower rank may
+// know only that another one has ended.
 inline CheckOutcome OutcomeOf(const std::vector<RankReport>& reports) {
   std::string left_out;
+  std::string errors;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const RankReport& report = reports[rank];
     if (report.empty()) continue;
-    if (!report.starts_with(kLeftOutMark)) {
-      return Failed("rank " + std::to_string(rank) + ": " + report);
+    if (report.starts_with(kLeftOutMark)) {
+      left_out = report.substr(std::string(kLeftOutMark).size());
+    } else {
+      errors += (errors.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + report;
     }
-    left_out = report.substr(std::string(kLeftOutMark).size());
   }
+  if (!errors.empty()) return Failed(errors);
   return left_out.empty() ? Passed() : LeftOut(left_out);
 }
 
