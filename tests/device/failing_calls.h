@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "lmdbio/base/status.h"
 #include "lmdbio/device/device.h"
 #include "tests/device/emulated_device.h"
 #include "tests/support/catch.h"
@@ -109,6 +112,40 @@ CallCounts FailEachCall(const DriverJob& job, device::DriverCode code, Check&& c
     }
   }
   return counts;
+}
+
+// Runs a job of several ranks for each call of the driver in it, which fails on one of them. The
+// ranks go through the calls in the same order. `run` gets the name of the function and the number
+// of the call, adds its complaints, and returns whether the job came to that call.
+// calls_max      of each function
+// functions_min  that the job must call
+// Returns: all complaints
+template <typename Run>
+std::string FailAtEachPlace(uint64_t calls_max, size_t functions_min, Run&& run) {
+  // The test itself makes these, or each call does (tests/device has their failures).
+  static const std::set<std::string> kOthers = {"cuStreamQuery", "cuCtxGetCurrent",
+                                                "cuCtxSetCurrent"};
+  std::string complaints;
+  std::set<std::string> met;
+  for (const auto& [name, count] : CountCalls()) {
+    if (kOthers.contains(name)) continue;
+    for (uint64_t nth = 1; nth <= calls_max && run(name, nth, complaints); ++nth) met.insert(name);
+  }
+  if (met.size() < functions_min) {
+    complaints += fmt::format("only {} functions are called", met.size());
+  }
+  return complaints;
+}
+
+// The complaint about an error of a rank of such a job; "": it is right. The victim has the failure
+// of the driver, and the others have the name of the victim.
+inline std::string WrongEnd(const Error& error, int rank, int victim) {
+  if (rank == victim) {
+    return error.code() == ErrorCode::kInternal ? "" : "not kInternal: " + error.message();
+  }
+  const bool is_named = error.message().find(fmt::format("rank {}", victim)) != std::string::npos;
+  if (error.code() == ErrorCode::kPeerFailed && is_named) return "";
+  return "not kPeerFailed with the name of the rank: " + error.message();
 }
 
 }  // namespace lmdbio::test

@@ -17,6 +17,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from left_processes import processes_with  # noqa: E402
+
 SOURCE, BUILD, DRIVER, KERNELS = sys.argv[1:] if len(sys.argv) > 1 else ("", "", "", "")
 SECONDS_MAX = 600  # for one run; all take much less
 SIZE_MAX = str(512 << 20)  # programs with sanitizers are ten times as large
@@ -34,18 +37,6 @@ def write_program(path, text):
     path.unlink(missing_ok=True)  # a link to the bundle
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def processes_with(text):
-    """The processes whose environment has this text."""
-    found = []
-    for folder in pathlib.Path("/proc").iterdir():
-        try:
-            if folder.name.isdecimal() and text.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 class DeviceBundle(unittest.TestCase):

@@ -17,6 +17,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from left_processes import processes_with  # noqa: E402
+
 CHECKS, DRIVER, KERNELS = sys.argv[1:] if len(sys.argv) > 1 else ("", "", "")
 SECONDS_MAX = 300  # for one run; all take much less
 PROCESSES = [f"{ranks} processes, {way}"
@@ -39,18 +42,6 @@ class Run:
 
     def states(self):
         return [row["state"] for row in self.rows]
-
-
-def processes_with(text):
-    """The processes whose environment has this text."""
-    found = []
-    for folder in pathlib.Path("/proc").iterdir():
-        try:
-            if folder.name.isdecimal() and text.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 class ChecksCase(unittest.TestCase):

@@ -3,8 +3,8 @@
 // that share the devices of one file.
 #include <array>
 #include <functional>
+#include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -261,12 +261,8 @@ class FaultyJob {
   void Fails(JobStage stage, const Error& error) {
     end_.stage = stage;
     error_ = error.message();
-    if (is_victim_) {
-      if (error.code() != ErrorCode::kInternal) Complain("not kInternal");
-    } else if (error.code() != ErrorCode::kPeerFailed ||
-               error_.find(fmt::format("rank {}", fault_.victim)) == std::string::npos) {
-      Complain("not kPeerFailed with the name of the rank: " + error_);
-    }
+    const std::string wrong = test::WrongEnd(error, group_.rank(), fault_.victim);
+    if (!wrong.empty()) Complain(wrong);
   }
 
   ranks::Group& group_;
@@ -281,24 +277,14 @@ TEST_CASE("Each call of the driver fails once at each place", "[order_faults]") 
   const auto order = GENERATE(OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark);
   const int victim = GENERATE(0, 1);
   CAPTURE(NameOf(order), victim);
-  // The test itself makes these, or each call does (tests/device has their failures).
-  static const std::set<std::string> kOthers = {"cuStreamQuery", "cuCtxGetCurrent",
-                                                "cuCtxSetCurrent"};
   RanksOnFile ranks(2, [&](ranks::Group& group) {
-    std::string complaints;
-    std::set<std::string> met;
-    for (const auto& [name, count] : test::CountCalls()) {
-      if (kOthers.contains(name)) continue;
-      for (uint64_t nth = 1;; ++nth) {
-        FaultyJob job(group, {order, victim, name, nth});
-        const bool is_met = job.Run();
-        complaints += job.complaints();
-        if (!is_met) break;
-        met.insert(name);
-      }
-    }
-    if (met.size() < 10) complaints += fmt::format("only {} functions are called", met.size());
-    return complaints;
+    const auto run = [&](const std::string& name, uint64_t nth, std::string& complaints) {
+      FaultyJob job(group, {order, victim, name, nth});
+      const bool is_met = job.Run();
+      complaints += job.complaints();
+      return is_met;
+    };
+    return test::FailAtEachPlace(std::numeric_limits<uint64_t>::max(), 10, run);
   });
   CHECK(ranks.Reports() == "");
 }
