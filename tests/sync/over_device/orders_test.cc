@@ -94,39 +94,48 @@ std::string RunBatch(RankOnDevice& rank, const ranks::Group& group, Random& rand
   return "";
 }
 
-// Of an odd seed, the ranks have two GPUs, which reduce about half of the values in one shot.
-std::string RunRank(ranks::Group& group, OrderKind order, uint64_t seed) {
-  const EmulatedGpu gpu(seed * 100 + static_cast<uint64_t>(group.rank()));
+// A job of 1 to 8 ranks on 1 or 2 GPUs, which reduce no, about half of the values or all in one
+// shot. Its seed decides.
+struct OrdersJob {
+  explicit OrdersJob(uint64_t job_seed) : seed(job_seed) {}
+
+  uint64_t seed;
+  OrderKind order = kOrders[seed % kOrders.size()];
+  Random random{seed};
+  int rank_count = static_cast<int>(random.Between(1, 8));
+  int gpu_count = static_cast<int>(random.Between(1, 2));
+  uint64_t one_shot_bytes = std::array<uint64_t, 3>{0, 1024, kArenaBytes}[random.Below(3)];
+  uint64_t batch_count = 60 / static_cast<uint64_t>(rank_count);
+};
+
+std::string RunRank(ranks::Group& group, OrdersJob job) {
+  const EmulatedGpu gpu(job.seed * 100 + static_cast<uint64_t>(group.rank()));
   {
-    const int ordinal = seed % 2 == 1 ? group.rank() % 2 : 0;
-    RankOnDevice rank(
-        group, gpu.Open(ordinal),
-        {.options = {
-             .arena_bytes = kArenaBytes, .order = order, .one_shot_bytes = kArenaBytes / 4}});
+    RankOnDevice rank(group, gpu.Open(group.rank() % job.gpu_count),
+                      {.options = {.arena_bytes = kArenaBytes,
+                                   .order = job.order,
+                                   .one_shot_bytes = job.one_shot_bytes}});
     Must(rank.Make(group));
     if (!rank.notes().empty()) return rank.notes().front();
-    Random random(seed);
-    for (int batch = 0; batch < 150; ++batch) {
-      const std::string wrong = RunBatch(rank, group, random);
+    for (uint64_t batch = 0; batch < job.batch_count; ++batch) {
+      const std::string wrong = RunBatch(rank, group, job.random);
       if (!wrong.empty()) return fmt::format("batch {}: {}", batch, wrong);
     }
     rank.Leave();
     // Objects of others are closed when all have left, and the own ones are there.
     if (gpu->Objects().imports != 0) return "arenas of others are mapped";
-    const uint64_t own_events = std::array{1U, 2U, 0U}[static_cast<size_t>(order)];
+    const uint64_t own_events = std::array{1U, 2U, 0U}[static_cast<size_t>(job.order)];
     if (gpu->Objects().events != own_events) return "events of others are open";
   }
   return gpu->Objects().total() == 0 ? "" : "objects are left";
 }
 
 TEST_CASE("Ranks that are processes reduce and broadcast in each order of streams", "[orders]") {
-  for (const OrderKind order : kOrders) {
-    for (uint64_t seed = 1; seed <= test::SeedCount(4); ++seed) {
-      CAPTURE(NameOf(order), seed);
-      RanksOnFile ranks(static_cast<int>(2 + seed % 3),
-                        [&](ranks::Group& group) { return RunRank(group, order, seed); });
-      CHECK(ranks.Reports() == "");
-    }
+  for (uint64_t seed = 1; seed <= test::SeedCount(30); ++seed) {
+    const OrdersJob job(seed);
+    CAPTURE(seed, NameOf(job.order), job.rank_count, job.gpu_count, job.one_shot_bytes);
+    RanksOnFile ranks(job.rank_count, [&](ranks::Group& group) { return RunRank(group, job); });
+    CHECK(ranks.Reports() == "");
   }
 }
 

@@ -1,7 +1,8 @@
 // Goal: ranks of several hosts reduce in each order of streams; if one of them is killed or stopped
 // at any step, the others of all hosts get its name within 5 s. Their GPUs work, and their streams
 // are done, but for those that wait for an event of a rank that was killed. Method: ranks are
-// processes, neighbours of which count as a host.
+// processes, neighbours of which count as a host. LMDBIO_TEST_SEEDS=N runs more jobs that end well.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -32,33 +33,48 @@ using Clock = std::chrono::steady_clock;
 using Side = WatchedMeetings::BarrierSide;
 
 constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
+constexpr std::array kAlgorithms{WireAlgorithm::kDoubling, WireAlgorithm::kRing,
+                                 WireAlgorithm::kHalving, WireAlgorithm::kDirect};
+
+// A job of 2 to 4 hosts with 1 to 3 ranks each, but 8 at most, on 1 or 2 GPUs. Its seed decides.
+struct DrawnHosts {
+  explicit DrawnHosts(uint64_t job_seed) : seed(job_seed) {}
+
+  uint64_t seed;
+  OrderKind order = kOrders[seed % kOrders.size()];
+  test::Random random{seed};
+  int host_count = static_cast<int>(random.Between(2, 4));
+  int ranks_per_host = std::min(static_cast<int>(random.Between(1, 3)), 8 / host_count);
+  int gpu_count = static_cast<int>(random.Between(1, 2));
+  WireAlgorithm algorithm = kAlgorithms[random.Below(kAlgorithms.size())];
+};
+
+std::string RunOnHosts(ranks::Group& group, DrawnHosts job) {
+  const EmulatedGpu gpu(job.seed * 100 + static_cast<uint64_t>(group.rank()));
+  RankOnHosts rank(group, gpu.Open(group.rank() % job.gpu_count),
+                   {.order = job.order, .algorithm = job.algorithm});
+  Must(rank.Make(group));
+  for (const std::string& note : rank.notes()) return note;
+  for (int call = 0; call < 20; ++call) {
+    const DeviceValues values = {.offset = job.random.Below(100) * 4,
+                                 .count = job.random.Below(900)};
+    const std::string wrong =
+        ReduceOnHosts(rank, group, values, {ReduceOp::kSum, 0.25}, job.random.Next());
+    if (!wrong.empty()) return fmt::format("call {}: {}", call, wrong);
+  }
+  rank.Leave();
+  return "";
+}
 
 TEST_CASE("Processes of several hosts reduce in each order of streams", "[host_ends]") {
-  for (const OrderKind order : kOrders) {
-    for (uint64_t seed = 1; seed <= test::SeedCount(2); ++seed) {
-      CAPTURE(NameOf(order), seed);
-      RanksOnFile ranks(
-          4,
-          [&](ranks::Group& group) -> std::string {
-            const EmulatedGpu gpu(seed * 100 + static_cast<uint64_t>(group.rank()));
-            const int ordinal = seed % 2 == 1 ? group.rank() % 2 : 0;
-            RankOnHosts rank(group, gpu.Open(ordinal), {.order = order});
-            Must(rank.Make(group));
-            for (const std::string& note : rank.notes()) return note;
-            test::Random random(seed);
-            for (int call = 0; call < 40; ++call) {
-              const DeviceValues values = {.offset = random.Below(100) * 4,
-                                           .count = random.Below(900)};
-              const std::string wrong =
-                  ReduceOnHosts(rank, group, values, {ReduceOp::kSum, 0.25}, random.Next());
-              if (!wrong.empty()) return fmt::format("call {}: {}", call, wrong);
-            }
-            rank.Leave();
-            return "";
-          },
-          2);
-      CHECK(ranks.Reports() == "");
-    }
+  for (uint64_t seed = 1; seed <= test::SeedCount(12); ++seed) {
+    const DrawnHosts job(seed);
+    CAPTURE(seed, NameOf(job.order), job.host_count, job.ranks_per_host, job.gpu_count);
+    CAPTURE(NameOf(job.algorithm));
+    RanksOnFile ranks(
+        job.host_count * job.ranks_per_host,
+        [&](ranks::Group& group) { return RunOnHosts(group, job); }, job.ranks_per_host);
+    CHECK(ranks.Reports() == "");
   }
 }
 
