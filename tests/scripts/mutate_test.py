@@ -19,6 +19,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 add_executable(sum_test sum_test.cc)
 enable_testing()
 add_test(NAME sum_test COMMAND sum_test 5)
+add_test(NAME sum_test.six COMMAND sum_test 6)
+set_tests_properties(sum_test.six PROPERTIES WILL_FAIL ON)
 """,
     "sum.h": "inline int Sum(int a, int b) { return a + b; }\n"
              "inline int Unused() { return 7; }\n",
@@ -53,6 +55,11 @@ class MutateTest(unittest.TestCase):
         result = self.mutate(mutation("minus", "a + b", "a - b"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout, "killed    sum_test: minus\n1 of 1 mutations were killed\n")
+
+    def test_one_of_the_tests_of_a_target(self):
+        result = self.mutate(mutation("six", "a + b", "a * b", "sum_test.six"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.splitlines()[0], "killed    sum_test.six: six")
 
     def test_a_mutation_that_no_test_notices(self):
         result = self.mutate(mutation("minus", "a + b", "a - b"),
