@@ -42,7 +42,7 @@ Row RowOfAnswer(const ordered_json& answer) {
   if (state == "yes") row["state"] = has_figure ? kMeasured : kPassed;
   if (state == "did not drain") row["state"] = kPassed;
   if (state == "unsupported" || state == kLeftOut) row["state"] = kLeftOut;
-  if (state != "yes" && state != row["state"]) note = state + ": " + note;
+  if (state != "yes" && row["state"] != state) note = state + ": " + note;
   row["note"] = note;
   if (has_figure) {
     row["unit"] = TextAt(answer, "unit");
