@@ -79,9 +79,11 @@ def _without_frames(errors):
 
 def start(ranks, *words):
     """Starts a job and does not wait for it. Without ranks it is one process without mpirun,
-    because mpirun takes a second to end a failed job. Open MPI 5 would leave a file in /dev/shm
-    after each such process, if it had a transport to others."""
-    launcher, more = ([*MPIEXEC, str(ranks)], {}) if ranks else ([], {"OMPI_MCA_btl": "self"})
+    because mpirun takes a second to end a failed job. Such a process would start a daemon of Open
+    MPI 4, which takes as long as the process itself, for ranks that it might spawn. Open MPI 5
+    would leave a file in /dev/shm after it, if it had a transport to others."""
+    alone = {"OMPI_MCA_btl": "self", "OMPI_MCA_ess_singleton_isolated": "1"}
+    launcher, more = ([*MPIEXEC, str(ranks)], {}) if ranks else ([], alone)
     return subprocess.Popen([*launcher, BENCH, *map(str, words)], text=True, errors="replace",
                             env=environment(**more), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
