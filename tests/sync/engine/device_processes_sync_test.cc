@@ -13,6 +13,7 @@
 
 #include "lmdbio/kernels/kernel_image.h"
 #include "tests/ranks/forked_ranks.h"
+#include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/sync/engine/device_job.h"
@@ -47,6 +48,7 @@ struct JobEnding {
   std::string order;
   int rank_count = kRanks;
   int ranks_per_host = kRanks;
+  int signal = SIGKILL;  // that the test sends
 
   // That of floats whose bytes are kFilled: those of each host first.
   float SumOfFilled() const {
@@ -234,9 +236,9 @@ TEST_CASE("A rank that is killed in any call of a reduction on the GPU is named 
     WARN("skipped: this build has no kernels");
     return;
   }
-  const std::string order = GENERATE("host", "event", "mark");
-  const int victim = GENERATE(0, 2);
-  CAPTURE(order, victim);
+  const auto [order, first_victim] =
+      GENERATE(table<std::string, int>({{"host", 0}, {"event", 2}, {"mark", 0}}));
+  CAPTURE(order);
   std::vector<std::string> faults = {"cuEventRecord:9:kill",       "cuEventRecord:40:kill",
                                      "cuStreamWaitEvent:5:kill",   "cuStreamWaitEvent:60:kill",
                                      "cuMemcpyDtoDAsync:1:kill",   "cuMemcpyDtoDAsync:8:kill",
@@ -246,19 +248,26 @@ TEST_CASE("A rank that is killed in any call of a reduction on the GPU is named 
     faults.emplace_back("cuStreamWriteValue64:3:kill");
     faults.emplace_back("cuStreamBatchMemOp:3:kill");
   }
-  if (victim == 0) {
-    faults.emplace_back("cuLaunchKernel:1:kill");
-    faults.emplace_back("cuLaunchKernel:6:kill");
-  }
+  // The victims take the faults in turn, each one the other's with the next order.
+  const int other_victim = 2 - first_victim;
   std::vector<JobEnding> endings;
-  for (const std::string& fault : faults) {
-    endings.push_back({.victim = victim, .fault = fault, .collective = "auto", .order = order});
+  std::vector<JobEnding> others;
+  const auto add = [&](int victim, const std::string& fault, std::vector<JobEnding>& to) {
+    to.push_back({.victim = victim, .fault = fault, .collective = "auto", .order = order});
+  };
+  for (size_t i = 0; i < faults.size(); ++i) {
+    add(i % 2 == 0 ? first_victim : other_victim, faults[i], endings);
+    add(i % 2 == 0 ? other_victim : first_victim, faults[i], others);
+  }
+  for (const char* const fault : {"cuLaunchKernel:1:kill", "cuLaunchKernel:6:kill"}) {
+    add(0, fault, endings);
   }
   CheckEndings(endings);
+  if (test::IsWide()) CheckEndings(others);
 }
 
-// Lets all jobs run for a while, and sends the signal to their victims.
-void CheckSignal(int signal, const std::vector<JobEnding>& endings) {
+// Lets all jobs run for a while, and sends each victim its signal.
+void CheckSignals(const std::vector<JobEnding>& endings) {
   std::vector<std::unique_ptr<SharedDevices>> devices;
   std::vector<std::unique_ptr<ForkedJob>> jobs;
   for (const JobEnding& ending : endings) {
@@ -269,26 +278,29 @@ void CheckSignal(int signal, const std::vector<JobEnding>& endings) {
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     REQUIRE(jobs[i]->AwaitReady());
-    jobs[i]->Send(signal, endings[i].victim);
+    jobs[i]->Send(endings[i].signal, endings[i].victim);
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     const JobEnding& ending = endings[i];
-    CAPTURE(ending.collective, ending.order, ending.victim);
+    CAPTURE(ending.collective, ending.order, ending.victim, ending.signal);
     for (int rank = 0; rank < ending.rank_count; ++rank) {
       if (rank != ending.victim) CHECK(jobs[i]->EndOf(rank) == "");
     }
     jobs[i]->Send(SIGCONT, ending.victim);
-    CHECK(jobs[i]->EndOf(ending.victim) == (signal == SIGKILL ? "killed" : ""));
+    CHECK(jobs[i]->EndOf(ending.victim) == (ending.signal == SIGKILL ? "killed" : ""));
   }
 }
 
 TEST_CASE("A rank that is killed or stopped among its buckets is named by the others",
           "[device_processes_sync]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
-  const auto [collective, order] = GENERATE(table<std::string, std::string>(
-      {{"staged", "auto"}, {"auto", "host"}, {"auto", "event"}, {"auto", "mark"}}));
-  CAPTURE(signal);
-  CheckSignal(signal, {{.victim = 1, .fault = "", .collective = collective, .order = order}});
+  std::vector<JobEnding> endings = {
+      {.victim = 1, .fault = "", .collective = "staged", .order = "auto"}};
+  for (const char* const order : {"host", "event", "mark"}) {
+    endings.push_back({.victim = 1, .fault = "", .collective = "auto", .order = order});
+  }
+  for (JobEnding& ending : endings) ending.signal = signal;
+  CheckSignals(endings);
 }
 
 // --- Several hosts -----------------------------------------------------------------------------
@@ -309,11 +321,19 @@ TEST_CASE("A rank of several hosts that is killed or stopped is named on all of 
     WARN("skipped: this build has no kernels");
     return;
   }
-  const int signal = GENERATE(SIGKILL, SIGSTOP);
-  const std::string order = GENERATE("host", "event", "mark");
-  CAPTURE(signal, order);
-  CheckSignal(signal,
-              {OnTwoHosts(0, "", order), OnTwoHosts(2, "", order), OnTwoHosts(3, "", order)});
+  const auto [order, first] =
+      GENERATE(table<std::string, size_t>({{"host", 0}, {"event", 1}, {"mark", 0}}));
+  CAPTURE(order);
+  // Both signals with each victim and each order.
+  std::vector<JobEnding> endings = {OnTwoHosts(0, "", order), OnTwoHosts(2, "", order),
+                                    OnTwoHosts(3, "", order)};
+  std::vector<JobEnding> others = endings;
+  for (size_t i = 0; i < endings.size(); ++i) {
+    endings[i].signal = (i + first) % 2 == 0 ? SIGKILL : SIGSTOP;
+    others[i].signal = (i + first) % 2 == 0 ? SIGSTOP : SIGKILL;
+  }
+  CheckSignals(endings);
+  if (test::IsWide()) CheckSignals(others);
 }
 
 TEST_CASE("A rank of several hosts that is killed in any call of a bucket is named on all of them",

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/ranks/health/job_health.h"
+#include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
 #include "tests/sync/over_device/ranks_on_file.h"
 #include "tests/sync/over_device_wire/rank_on_hosts.h"
@@ -204,10 +205,13 @@ TEST_CASE("A rank that is killed at a step is named on all hosts, and the stream
           "[host_ends]") {
   std::vector<HostEnding> endings;
   for (const OrderKind order : kOrders) {
+    // Half of them, with each combination of three of order, victim, meeting and side.
     for (const int victim : {0, 1, 2}) {
       for (const uint64_t meeting : {1, 2, 3}) {
+        const auto sum = static_cast<uint64_t>(order) + static_cast<uint64_t>(victim) + meeting;
         for (const Side side : {Side::kBefore, Side::kAfter}) {
-          endings.push_back({order, victim, "", meeting, side});
+          const bool is_taken = (sum % 2 == 0) == (side == Side::kBefore);
+          if (test::IsWide() || is_taken) endings.push_back({order, victim, "", meeting, side});
         }
       }
     }
