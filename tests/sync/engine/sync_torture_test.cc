@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/ranks/launcher/launched_threads.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/sync_job.h"
 
@@ -440,6 +441,8 @@ class TortureRank {
 
 std::vector<std::string> WrongWith(unsigned seed) {
   const TortureProgram program = MakeProgram(seed);
+  // A launcher changes nothing of a program with several hosts.
+  if (test::IsLaunched() && program.ranks_per_host < program.rank_count) return {};
   SyncJob job;
   job.ranks = {.rank_count = program.rank_count, .ranks_per_host = program.ranks_per_host};
   job.options = program.options;

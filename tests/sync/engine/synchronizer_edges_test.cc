@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::SyncJob;
 
-TEST_CASE("Synchronizer sums over a tree of hosts", "[sync][edges]") {
+TEST_CASE("Synchronizer sums over a tree of hosts", "[sync][edges][several_hosts]") {
   SyncJob job;
   job.ranks = {.rank_count = 7, .ranks_per_host = GENERATE(1, 2)};
   job.options.coordinator = "hierarchical";
@@ -42,7 +42,7 @@ TEST_CASE("Synchronizer sums over a tree of hosts", "[sync][edges]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("Synchronizer sums with several roots on each host", "[sync][edges]") {
+TEST_CASE("Synchronizer sums with several roots on each host", "[sync][edges][several_hosts]") {
   SyncJob job;
   job.ranks = {.rank_count = 5, .ranks_per_host = 3};
   job.options.host_roots = GENERATE(1U, 2U);
@@ -96,7 +96,8 @@ TEST_CASE("Description tells how plans end", "[sync][edges]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
-TEST_CASE("Roots that a host does not have are refused on all ranks", "[sync][edges]") {
+TEST_CASE("Roots that a host does not have are refused on all ranks",
+          "[sync][edges][several_hosts]") {
   SyncJob job;
   job.ranks = {.rank_count = 5, .ranks_per_host = 3};
   job.options.host_roots = 3;
