@@ -241,7 +241,8 @@ class CompareTest(unittest.TestCase):
         options = (self.folder / "db", "--workers", "0", "--order", "sequential", "--json", report,
                    "--lmdbio-bench", self.stand_in(0))
         for condition, records in (("cold", "10"), ("warm", "20"), ("cold", "30")):
-            result = self.compare(*options, "--condition", condition, "--records", records)
+            result = self.compare(*options, "--condition", condition, "--records", records,
+                                  names="py_lmdb,lmdbio_bench")
             self.assertEqual((result.returncode, result.stderr), (0, ""))
         conditions = json.loads(report.read_text(encoding="utf-8"))["conditions"]
         self.assertEqual({name: one["setting"]["records"] for name, one in conditions.items()},
