@@ -16,6 +16,8 @@ BENCH, MAKE, *MPIEXEC = sys.argv[1:] if len(sys.argv) > 1 else ("", "")
 NAME = pathlib.Path(BENCH).name + ": "
 # Whether tests/support/launch.py starts the ranks, which then do not use MPI.
 IS_LAUNCHED = any(word.endswith("launch.py") for word in MPIEXEC)
+# Whether a test runs all its combinations, as in `scripts/test all`, or a share of them.
+IS_WIDE = bool(os.environ.get("LMDBIO_TEST_WIDE") or os.environ.get("LMDBIO_TEST_FULL"))
 SECONDS_MAX = 120  # for one job; all take much less
 LAUNCHER_WARNING = re.compile(r"\[\S+\] plm:ssh: Warning: setpgid\(\d+,\d+\) failed in parent |"
                               r"\[warn\] Epoll \w+\(\d+\) on fd \d+ failed|"

@@ -25,6 +25,9 @@ PARAMETERS = {
     "share": ("block", "round-robin"),
     "readers-per-host": (1, 2),
 }
+# The same code reads for ranks of a launcher. Other ways to read show nothing new there.
+if bench_program.IS_LAUNCHED and not bench_program.IS_WIDE:
+    PARAMETERS |= {"database": ("mixed", "bare"), "engine": ("uring",), "cache": ("buffered",)}
 RECORD_COUNTS = {"digits": 1797, "equal": 600, "mixed": 400, "bare": 500}
 WITHOUT_PROVENANCE = "lmdb,lmm,lmm-dm,lmm-dio,scan,auto"
 
