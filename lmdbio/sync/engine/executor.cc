@@ -284,15 +284,15 @@ Executor::Outcome Executor::MoveTensors(const StagedCall& staged, uint64_t chunk
   if (!result) return Fail(with_name(result.error()));
   if (result->outcome == CallOutcome::kDeclined) return CallOutcome::kDeclined;
   // Without outputs the work on the host is all, but GPUs may still read an input.
-  if (!staged.use.has_output && staged.order == nullptr) return CallOutcome::kDone;
+  if (!staged.use.has_output && staged.result_state == nullptr) return CallOutcome::kDone;
   for (Task* const task : staged.tasks) {
     if (task == nullptr) continue;
-    task->output = {result->is_in, staged.order};
+    task->output = {result->is_in, staged.result_state};
   }
   if (!has_callback) return CallOutcome::kDone;
   const Status is_in = device_->waits().AwaitDone(*result->is_in);
   if (!is_in) return Fail(with_name(is_in.error()));
-  if (staged.order != nullptr && staged.order->is_void()) {
+  if (staged.result_state != nullptr && staged.result_state->is_void()) {
     return Fail(VoidSumError(first.name));
   }
   return CallOutcome::kDone;
@@ -347,7 +347,7 @@ Executor::Outcome Executor::CallInArena(StagedCall staged, ResultPlace result,
   const auto result_of = [&](uint64_t bytes) {
     return device_->collectives().ResultOf(values_of(bytes, 0));
   };
-  staged.order = device_->collectives().order();
+  staged.result_state = device_->collectives().result_state();
   const ArenaUse use = placed ? ArenaUse::kInPlace : ArenaUse::kPacked;
   return MoveTensors(staged, arena.chunk_bytes(), [&](const StagedWork& work) {
     return arena.Run(work, use, call_chunk, result_of);
@@ -397,7 +397,7 @@ Executor::Outcome Executor::BroadcastStaged(const Request& request, Task* task,
                           .use = {.has_input = is_root, .has_output = !is_root || is_apart},
                           .needs_zeros = false};
   const bool has_arena = device_ != nullptr && device_->arena() != nullptr;
-  if (!has_arena || device_->collectives().host_count() > 1) return Stage(staged, send);
+  if (!has_arena || !device_->collectives().has_broadcast()) return Stage(staged, send);
   return CallInArena(staged, ResultPlace::kInPlace,
                      [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {
                        return device_->collectives().Broadcast(TagOf(tag, chunk), values,

@@ -80,7 +80,7 @@ class Executor {
     double prescale = 1;
     bool needs_zeros = true;
     // Of a call on the GPUs, which is under way when it returns; null: only copies to outputs are.
-    std::shared_ptr<const StreamOrder> order = nullptr;
+    std::shared_ptr<const ResultState> result_state = nullptr;
   };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
   Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);

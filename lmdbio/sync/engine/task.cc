@@ -43,7 +43,7 @@ Status Handle::State::status() const {
   if (output.is_in == nullptr) return {};
   const Result<bool> is_there = output.is_in->IsDone();
   if (!is_there) return Fail(is_there.error().Copy().Within(fmt::format("tensor '{}'", name())));
-  if (output.order == nullptr || !output.order->is_void()) return {};
+  if (output.result_state == nullptr || !output.result_state->is_void()) return {};
   // The helper thread soon knows which rank has failed, if it does not yet.
   Status failed = CheckOthers();
   const auto until = std::chrono::steady_clock::now() + kFailureLimit;
@@ -62,7 +62,8 @@ Error VoidSumError(const std::string& tensor) {
 
 Status Handle::State::CheckOthers() const {
   const auto its_queue = queue.lock();
-  return output.order != nullptr && its_queue != nullptr ? its_queue->CheckGoingOn() : Status();
+  return output.result_state != nullptr && its_queue != nullptr ? its_queue->CheckGoingOn()
+                                                                : Status();
 }
 
 // The callback runs first, so a thread that sees is_done knows that the callback has returned. The

@@ -15,7 +15,7 @@
 #include "lmdbio/ranks/shm/event_count.h"
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/on_device/event_pool.h"
-#include "lmdbio/sync/over_device/stream_order.h"
+#include "lmdbio/sync/over_device/result_state.h"
 #include "lmdbio/trace/timeline.h"
 
 namespace lmdbio::sync {
@@ -26,7 +26,7 @@ class SubmissionQueue;
 struct EnqueuedOutput {
   EventPtr is_in;  // it is written behind this; null: it is
   // Of the streams of other ranks that it depends on; null: it depends on none any more.
-  std::shared_ptr<const StreamOrder> order;
+  std::shared_ptr<const ResultState> result_state;
 };
 
 struct Handle::State {

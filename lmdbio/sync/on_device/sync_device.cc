@@ -11,6 +11,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/sync/over_device/device_collectives.h"
 #include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/over_device_wire/device_wire.h"
 #include "lmdbio/sync/over_wire/link_wire.h"

@@ -30,7 +30,8 @@
 #include "lmdbio/sync/on_device/device_waits.h"
 #include "lmdbio/sync/on_device/event_pool.h"
 #include "lmdbio/sync/on_device/staging_ring.h"
-#include "lmdbio/sync/over_device/device_collectives.h"
+#include "lmdbio/sync/over_device/arena_collectives.h"
+#include "lmdbio/sync/over_device/stream_order.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
@@ -103,7 +104,7 @@ class SyncDevice {
   // Null: values pass through the ring. Else collectives() are those of the arena.
   ArenaMover* arena() { return arena_.get(); }
   const ArenaMover* arena() const { return arena_.get(); }
-  DeviceCollectives& collectives() { return *collectives_; }
+  ArenaCollectives& collectives() { return *collectives_; }
   // The offset in the arena of tensors that lie in placed memory as in a fusion buffer, so that
   // they can be reduced there; none: they must be packed into the buffer.
   // addresses, offsets  as GradientPlaces::Hold
@@ -178,8 +179,8 @@ class SyncDevice {
   std::unique_ptr<GradientPlaces> places_;
   // Those below use all of the above.
   std::unique_ptr<StagingRing> ring_;
-  std::unique_ptr<DeviceCollectives> collectives_;  // null: the ranks do not reduce on their GPUs
-  std::unique_ptr<ArenaMover> arena_;               // null as collectives_
+  std::unique_ptr<ArenaCollectives> collectives_;  // null: the ranks do not reduce on their GPUs
+  std::unique_ptr<ArenaMover> arena_;              // null as collectives_
   uint64_t buffer_offset_ = 0;
 };
 

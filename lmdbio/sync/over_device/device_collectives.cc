@@ -1,8 +1,6 @@
 #include "lmdbio/sync/over_device/device_collectives.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -28,22 +26,8 @@ namespace {
 using device::DeviceSpan;
 using device::DeviceStream;
 
-// Plain data that every rank gets of all others.
-struct RankFacts {
-  std::array<char, 63> uuid = {};  // of its GPU; ends with 0
-  bool has_kernels = false;
-};
-
-RankFacts FactsOf(const DeviceCollectiveParts& parts) {
-  RankFacts facts;
-  const std::string& uuid = parts.gpu.facts().uuid;
-  std::copy_n(uuid.begin(), std::min(uuid.size(), facts.uuid.size() - 1), facts.uuid.begin());
-  facts.has_kernels = parts.kernels != nullptr;
-  return facts;
-}
-
 // Why these ranks cannot reduce on GPUs, the same on every rank; "" if nothing is known yet.
-std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankFacts>& all,
+std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<GpuFacts>& all,
                        bool has_between) {
   if (hosts.host_count() > 1 && !has_between) {
     return fmt::format("ranks 0 and {} are on different hosts", hosts.ranks[1].front());
@@ -53,18 +37,15 @@ std::string ObstacleOf(const ranks::HostTopology& hosts, const std::vector<RankF
     return fmt::format("there are {} ranks, and a kernel takes the values of {}", ranks.size(),
                        kernels::kReduceSourcesMax);
   }
-  const auto lacking =
-      std::ranges::find_if(all, [](const RankFacts& rank) { return !rank.has_kernels; });
-  if (lacking == all.end()) return "";
-  return fmt::format("rank {} has no kernels for its GPU", std::distance(all.begin(), lacking));
+  return LackOfKernels(all);
 }
 
 // host  the ranks of a host; the results are places among them
-std::vector<int> LeadersOf(const std::vector<RankFacts>& all, const std::vector<int>& host) {
+std::vector<int> LeadersOf(const std::vector<GpuFacts>& all, const std::vector<int>& host) {
   std::vector<int> leaders;
   std::map<std::string_view, int> leader_of;
   for (int place = 0; const int rank : host) {
-    const RankFacts& facts = all[static_cast<size_t>(rank)];
+    const GpuFacts& facts = all[static_cast<size_t>(rank)];
     if (leader_of.emplace(facts.uuid.data(), place).second) leaders.push_back(place);
     ++place;
   }
@@ -72,12 +53,12 @@ std::vector<int> LeadersOf(const std::vector<RankFacts>& all, const std::vector<
 }
 
 // rank  whose GPU it is; the rest as LeadersOf
-std::vector<int> RanksOfGpu(const std::vector<RankFacts>& all, const std::vector<int>& host,
+std::vector<int> RanksOfGpu(const std::vector<GpuFacts>& all, const std::vector<int>& host,
                             int rank) {
   std::vector<int> ranks;
-  const RankFacts& own = all[static_cast<size_t>(rank)];
+  const GpuFacts& own = all[static_cast<size_t>(rank)];
   for (size_t place = 0; place < host.size(); ++place) {
-    const RankFacts& facts = all[static_cast<size_t>(host[place])];
+    const GpuFacts& facts = all[static_cast<size_t>(host[place])];
     if (facts.uuid == own.uuid) ranks.push_back(static_cast<int>(place));
   }
   return ranks;
@@ -89,20 +70,6 @@ template <typename T>
 Status AgreeBetween(ranks::Group& group, const ranks::HostTopology& hosts, const Result<T>& mine) {
   Status had = mine ? Status() : Fail(mine.error().Copy());
   return hosts.host_count() == 1 ? std::move(had) : AgreeOnSupport(group, std::move(had));
-}
-
-// Ranks that make another call, or the same one with other values, have another digest.
-uint64_t DigestOf(const CallTag& tag, const DeviceValues& values, const Reduction& reduction) {
-  const uint64_t call[] = {tag.digest, values.count, static_cast<uint64_t>(values.type),
-                           static_cast<uint64_t>(reduction.op),
-                           std::bit_cast<uint64_t>(reduction.scale)};
-  return TextDigest({reinterpret_cast<const char*>(call), sizeof(call)});
-}
-
-uint64_t DigestOfBroadcast(const CallTag& tag, const DeviceValues& values, int root) {
-  const uint64_t size_bytes = values.count * ElementBytes(values.type);
-  const uint64_t call[] = {static_cast<uint64_t>(root), tag.digest, size_bytes};
-  return TextDigest({reinterpret_cast<const char*>(call), sizeof(call)});
 }
 
 std::vector<int> AllRanks(int count) {
@@ -122,7 +89,8 @@ Result<std::unique_ptr<DeviceCollectives>> DeviceCollectives::Make(
                                       options.one_shot_bytes, NameOf(options.order))));
   LMDBIO_TRY(const std::unique_ptr<ranks::Group> host, group.SplitByHost());
   LMDBIO_TRY(const ranks::HostTopology hosts, ranks::FindHostPlaces(group, *host));
-  LMDBIO_TRY(const std::vector<RankFacts> all, GatherFacts(group, FactsOf(parts)));
+  LMDBIO_TRY(const std::vector<GpuFacts> all,
+             GatherFacts(group, FactsOf(parts.gpu, parts.kernels)));
   const auto refuse = [&notes](std::string_view obstacle) {
     notes.push_back(fmt::format("the ranks do not reduce on their GPUs: {}", obstacle));
     return std::unique_ptr<DeviceCollectives>();
@@ -193,21 +161,10 @@ DeviceCollectives::~DeviceCollectives() {
   KeepForever(std::move(arena_));
 }
 
-Status DeviceCollectives::CheckValues(const DeviceValues& values) const {
-  const uint64_t element_bytes = ElementBytes(values.type);
-  if (values.count <= arena().size_bytes / element_bytes &&
-      arena().Holds(values.offset, values.count * element_bytes)) {
-    return {};
-  }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} values of {} at offset {} are not inside an arena of {} bytes",
-                          values.count, NameOf(values.type), values.offset, arena().size_bytes));
-}
-
 Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const DeviceValues& values,
                                                  const Reduction& reduction, DeviceStream& stream) {
   LMDBIO_TRY_VOID(kernels::PlanScale(values.type, reduction.scale));
-  LMDBIO_TRY_VOID(CheckValues(values));
+  LMDBIO_TRY_VOID(CheckInside(values, arena()));
   const bool is_one_shot = IsOneShot(values);
   std::function<Status()> copy_back;
   if (is_one_shot && values.result == ResultPlace::kInPlace) {
@@ -218,7 +175,7 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
   }
   // Only the step that completes a result scales it.
   const Reduction of_host = host_.host_count == 1 ? reduction : Reduction(reduction.op);
-  return Run({.tag = {DigestOf(tag, values, reduction), tag.is_declined},
+  return Run({.tag = {DigestOfReduction(tag, values, reduction), tag.is_declined},
               .offset = values.offset,
               .workers = gpus_.leaders,
               .enqueue =
@@ -233,7 +190,7 @@ Result<CallOutcome> DeviceCollectives::AllReduce(const CallTag& tag, const Devic
 
 Result<CallOutcome> DeviceCollectives::Broadcast(const CallTag& tag, const DeviceValues& values,
                                                  int root, DeviceStream& stream) {
-  LMDBIO_TRY_VOID(CheckValues(values));
+  LMDBIO_TRY_VOID(CheckInside(values, arena()));
   return Run({.tag = {DigestOfBroadcast(tag, values, root), tag.is_declined},
               .offset = values.offset,
               .workers = {&root, 1},

@@ -29,6 +29,7 @@
 #include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/sync/collective/collectives.h"
+#include "lmdbio/sync/over_device/arena_collectives.h"
 #include "lmdbio/sync/over_device/between_hosts.h"
 #include "lmdbio/sync/over_device/device_arena.h"
 #include "lmdbio/sync/over_device/stream_order.h"
@@ -36,22 +37,6 @@
 #include "lmdbio/sync/reduce/data_type.h"
 
 namespace lmdbio::sync {
-
-// Where an AllReduce may leave its result.
-enum class ResultPlace : uint8_t {
-  kInPlace,   // where the values are
-  kAnywhere,  // at DeviceCollectives::ResultOf
-};
-
-// In the arena of a rank.
-struct DeviceValues {
-  uint64_t offset = 0;  // bytes; fast if those of all ranks have the same remainder modulo 16
-  size_t count = 0;     // elements
-  DataType type = DataType::kFloat32;
-  ResultPlace result = ResultPlace::kInPlace;
-
-  uint64_t size_bytes() const { return count * ElementBytes(type); }
-};
 
 // Collective over the roots of the hosts, which are in the order of the hosts.
 using BetweenHostsMaker = std::function<Result<std::unique_ptr<BetweenHosts>>(ranks::Group& roots)>;
@@ -75,8 +60,7 @@ struct DeviceCollectiveOptions {
   uint64_t one_shot_bytes = 0;
 };
 
-// Threads: one at a time, except Poison.
-class DeviceCollectives {
+class DeviceCollectives final : public ArenaCollectives {
  public:
   // Collective over `group`.
   // notes  gets a line for each thing that is not as wanted
@@ -92,63 +76,36 @@ class DeviceCollectives {
   // Without LeaveInPeace before, the memory stays until the process ends, unless no other rank has
   // mapped it.
   // Requires: all work on streams that uses the arena of a rank alone is done
-  ~DeviceCollectives();
+  ~DeviceCollectives() override;
   DeviceCollectives(const DeviceCollectives&) = delete;
   DeviceCollectives& operator=(const DeviceCollectives&) = delete;
 
   int host_count() const { return host_.host_count; }
-  // The memory of this rank in which values are reduced.
-  device::DeviceSpan arena() const { return {arena_.own().begin, arena_bytes_}; }
-  // Where an AllReduce of these values leaves its result, until the next call.
-  device::DeviceAddress ResultOf(const DeviceValues& values) const;
+  device::DeviceSpan arena() const override { return {arena_.own().begin, arena_bytes_}; }
+  device::DeviceAddress ResultOf(const DeviceValues& values) const override;
 
-  // Collective. The values of every rank become the reduction of all of them; on one host with the
-  // bits of Collectives::AllReduce. With several hosts those of each host are reduced first, and
-  // the roots wait for each other's messages. Returns when this rank's work is enqueued on
-  // `stream`: behind what is there already, and what follows there sees the result. It is void if a
-  // rank fails before it is computed: ask StreamOrder::is_void when that work is done.
-  // values     the same on every rank, except the offset and the place of the result
-  // reduction  the same on every rank
-  // stream  of `gpu`; its work follows that of the streams of all earlier calls
-  // Returns: kDeclined  no arena has changed
-  // Errors: kInvalidArgument  the values are not inside the arena, or the scale of integers is not
-  //                           finite; the other ranks are not asked
-  //         as Collectives, and those of `check`
-  //         kInternal  the driver fails, by its own name for the reason
-  //         After any other error the meetings are stopped and the order is poisoned, and only
-  //         Poison and the destructor may be called.
+  // On one host with the bits of Collectives::AllReduce. With several hosts those of each host are
+  // reduced first, and the roots wait for each other's messages.
   Result<CallOutcome> AllReduce(const CallTag& tag, const DeviceValues& values,
-                                const Reduction& reduction, device::DeviceStream& stream);
+                                const Reduction& reduction, device::DeviceStream& stream) override;
 
-  // Collective. Copies the values of rank `root` to all ranks, by copy engines and to the bit. The
-  // rest as AllReduce.
-  // root  [0 <= root < ranks; the same on every rank]
-  // Requires: host_count() == 1
-  // Errors: as AllReduce
+  bool has_broadcast() const override { return host_.host_count == 1; }
+  // By copy engines.
   Result<CallOutcome> Broadcast(const CallTag& tag, const DeviceValues& values, int root,
-                                device::DeviceStream& stream);
+                                device::DeviceStream& stream) override;
 
-  // After a failure of any rank: no work on a stream waits for another rank any more, as far as the
-  // order can do that. Threads: any
-  void Poison() { order_->Poison(); }
-  // The same, and ends the calls between hosts with this message.
-  // Threads: any
-  void Stop(const Error& why) {
+  void Poison() override { order_->Poison(); }
+  void Stop(const Error& why) override {
     if (between_ != nullptr) between_->Stop(why);
     Poison();
   }
+  std::shared_ptr<const ResultState> result_state() const override { return order_; }
 
-  // Tells whether a result that was enqueued has become void. Threads: any
-  // Lifetime: may outlive the collectives
-  const std::shared_ptr<StreamOrder>& order() const { return order_; }
-
-  // Collective, after the last call: unmaps the memory of others, and meets them.
-  // Requires: all work on streams that uses an arena is done
-  // Errors: as Collectives::Barrier; kPeerFailed  another rank makes another call
-  Status LeaveInPeace();
+  // Unmaps the memory of others.
+  Status LeaveInPeace() override;
 
   // The way, the leaders and the order, as a line.
-  std::string Description() const;
+  std::string Description() const override;
 
  private:
   // The ranks of the host, which share memory.
@@ -181,8 +138,6 @@ class DeviceCollectives {
     std::function<Status()> enqueue_last;     // of each rank, behind "done"; may be empty
   };
 
-  // Errors: as AllReduce
-  Status CheckValues(const DeviceValues& values) const;
   Result<CallOutcome> Run(const DeviceCall& call, device::DeviceStream& stream);
   Result<CallOutcome> RunSteps(const DeviceCall& call, device::DeviceStream& stream);
   // Meets the others, when all of this call up to here is enqueued.

@@ -1,5 +1,7 @@
 #include "lmdbio/sync/over_device/rank_agreement.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -24,6 +26,21 @@ Status AgreeOnSupport(ranks::Group& group, Status mine) {
 Error NamedFailure(int rank, const Error& why) {
   if (why.code() == ErrorCode::kPeerFailed) return why.Copy();
   return why.Copy().Within(fmt::format("rank {}", rank));
+}
+
+GpuFacts FactsOf(const device::Device& gpu, const kernels::DeviceKernels* kernels) {
+  GpuFacts facts;
+  const std::string& uuid = gpu.facts().uuid;
+  std::copy_n(uuid.begin(), std::min(uuid.size(), facts.uuid.size() - 1), facts.uuid.begin());
+  facts.has_kernels = kernels != nullptr;
+  return facts;
+}
+
+std::string LackOfKernels(const std::vector<GpuFacts>& all) {
+  const auto lacking =
+      std::ranges::find_if(all, [](const GpuFacts& gpu) { return !gpu.has_kernels; });
+  if (lacking == all.end()) return "";
+  return fmt::format("rank {} has no kernels for its GPU", std::distance(all.begin(), lacking));
 }
 
 }  // namespace lmdbio::sync

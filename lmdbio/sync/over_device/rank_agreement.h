@@ -3,12 +3,16 @@
 #ifndef LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
 #define LMDBIO_SYNC_OVER_DEVICE_RANK_AGREEMENT_H_
 
+#include <array>
 #include <cstring>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/device/device.h"
+#include "lmdbio/kernels/device_kernels.h"
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::sync {
@@ -29,6 +33,16 @@ Result<T> ForAllOrNone(ranks::Group& group, Result<T> mine) {
 // A failure of a rank, in the words for the others: with the number of the rank, unless the failure
 // is that of another one.
 Error NamedFailure(int rank, const Error& why);
+
+// The facts that ranks tell each other of their GPUs. Plain data.
+struct GpuFacts {
+  std::array<char, 63> uuid = {};  // ends with 0
+  bool has_kernels = false;
+};
+// kernels  of the GPU; null: there are none
+GpuFacts FactsOf(const device::Device& gpu, const kernels::DeviceKernels* kernels);
+// Names a rank without kernels; "" if there is none.
+std::string LackOfKernels(const std::vector<GpuFacts>& all);
 
 // Collective. `mine` of all ranks, in rank order.
 // Errors: as ranks::Group::AllGather

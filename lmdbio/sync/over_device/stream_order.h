@@ -19,6 +19,7 @@
 #include "lmdbio/device/device.h"
 #include "lmdbio/device/device_stream.h"
 #include "lmdbio/ranks/group/group.h"
+#include "lmdbio/sync/over_device/result_state.h"
 
 namespace lmdbio::sync {
 
@@ -29,10 +30,10 @@ Result<OrderKind> ParseOrder(std::string_view name);
 
 enum class OrderPoint : uint8_t { kReady, kDone };
 
+// Results are void after a rank has called Poison. In kEvent that is known of this rank alone.
 // Threads: one at a time, except Poison and is_void.
-class StreamOrder {
+class StreamOrder : public ResultState {
  public:
-  virtual ~StreamOrder() = default;
   virtual OrderKind kind() const = 0;
 
   // The point is behind all work that was enqueued on `stream` before.
@@ -50,10 +51,6 @@ class StreamOrder {
   // After a failure of a rank: no stream waits for an announcement any more, as far as the order
   // can do that. Threads: any
   virtual void Poison() = 0;
-  // Whether work that has awaited others may have gone on without them, because a rank has called
-  // Poison. Ask it when that work is done: then its results are right if this is false. In kEvent
-  // it is known of this rank alone. Threads: any
-  virtual bool is_void() const = 0;
 
   // Gives back what other ranks have made, before those ranks free it.
   virtual void CloseOthers() = 0;
