@@ -81,6 +81,9 @@ MAY_INCLUDE = {
     "sync/over_device": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
         "sync/collective"],
+    "sync/over_nccl": [
+        "base", "ranks/group", "device", "kernels", "sync/reduce", "sync/collective",
+        "sync/over_device"],
     "sync/over_wire": [
         "base", "ranks/group", "ranks/net", "ranks/health", "sync/reduce", "sync/collective"],
     "sync/over_device_wire": [
@@ -92,8 +95,8 @@ MAY_INCLUDE = {
     "sync/request": ["base", "sync/reduce"],
     "sync/on_device": [
         "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
-        "sync/collective", "sync/over_device", "sync/over_wire", "sync/over_device_wire",
-        "sync/request"],
+        "sync/collective", "sync/over_device", "sync/over_nccl", "sync/over_wire",
+        "sync/over_device_wire", "sync/request"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [

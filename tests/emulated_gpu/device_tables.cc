@@ -36,7 +36,7 @@ bool IsMapped(const void* memory, size_t size_bytes) {
 }  // namespace
 
 DeviceTables::~DeviceTables() {
-  for (int ordinal = 0; ordinal < kEmulatedDevices; ++ordinal) DropAll(ordinal);
+  for (int ordinal = 0; ordinal < kEmulatedDevicesMax; ++ordinal) DropAll(ordinal);
   for (const Hole& hole : holes_) file_.Discard(hole.offset, hole.mapped_bytes);
 }
 

@@ -90,7 +90,7 @@ class DeviceTables {
   PeerAccess peers_;
   std::map<uint64_t, LiveMemory> live_;  // by begin; pinned memory by its host address
   std::vector<Hole> holes_;              // freed; the last one is given first
-  std::array<uint64_t, kEmulatedDevices> used_bytes_ = {};
+  std::array<uint64_t, kEmulatedDevicesMax> used_bytes_ = {};
   uint64_t last_buffer_id_ = 0;
 };
 

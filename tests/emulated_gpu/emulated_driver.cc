@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "lmdbio/device/driver_table.h"
 #include "tests/emulated_gpu/emulated_calls.h"
@@ -101,6 +102,27 @@ const EmulatedControl kControl = {
         [](size_t size_bytes) {
           const std::lock_guard lock(machine_mutex);
           return Machine().tables.Allocate(0, size_bytes, MemoryOrigin::kManaged);
+        },
+    .Enqueue =
+        [](const char* name, StreamHandle stream, ForeignWork work) {
+          return ServeStream(name, stream, [&](EmulatedMachine& machine, uint64_t id) {
+            const int ordinal = machine.queues.OrdinalOf(id);
+            const auto memory_at = [&machine, ordinal](uint64_t address, size_t size_bytes) {
+              std::byte* const memory = machine.tables.ResolveFor(ordinal, address, size_bytes);
+              if (memory == nullptr) machine.Lose(ordinal, code::kIllegalAddress);
+              return memory;
+            };
+            machine.queues.Enqueue(
+                id, {.may_run = std::move(work.may_run),
+                     .run = [run = std::move(work.run), memory_at] { run(memory_at); }});
+            return code::kSuccess;
+          });
+        },
+    .CurrentDevice =
+        [] {
+          const std::lock_guard lock(machine_mutex);
+          const EmulatedContext* const context = current_context;
+          return context != nullptr && context->retained > 0 ? context->ordinal : -1;
         },
     .Peek =
         [](void* to, uint64_t address, size_t size_bytes) {

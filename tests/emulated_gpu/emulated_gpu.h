@@ -23,12 +23,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "lmdbio/device/driver_table.h"
 
 namespace lmdbio::test {
 
-inline constexpr int kEmulatedDevices = 3;
+inline constexpr int kEmulatedDevices = 3;     // unless SetDeviceCount says another number
+inline constexpr int kEmulatedDevicesMax = 4;  // of SetDeviceCount
 inline constexpr uint64_t kEmulatedMemoryBytes = uint64_t{64} << 20;  // of each device
 
 // Machine code for the stand-in. It also takes that of nvcc, and runs its own kernels for it.
@@ -50,6 +52,16 @@ struct EmulatedObjects {
   }
 };
 
+// Work that another library enqueues.
+struct ForeignWork {
+  // The memory of a device at an address, when the work runs; null, and the end of the context, if
+  // the device may not use all of it.
+  using MemoryAt = std::function<std::byte*(uint64_t address, size_t size_bytes)>;
+
+  std::function<bool()> may_run;  // asked while the host waits or asks
+  std::function<void(const MemoryAt& memory_at)> run;
+};
+
 // Names are those of the driver, as "cuMemAlloc". Threads: any
 struct EmulatedControl {
   // Forgets all objects, counts, faults and settings, and begins with this seed.
@@ -62,7 +74,7 @@ struct EmulatedControl {
   // The function is not found until the next Reset. Tables that were loaded before keep it.
   void (*HideFunction)(const char* name);
   void (*SetVersion)(int version);
-  void (*SetDeviceCount)(int count);
+  void (*SetDeviceCount)(int count);  // at most kEmulatedDevicesMax
   void (*SetAttribute)(device::DeviceAttribute attribute, int value);
   // Whether the first device can be given access to the memory of the second one.
   void (*SetReach)(int from, int to, bool reaches);
@@ -79,6 +91,10 @@ struct EmulatedControl {
   void (*BeginCapture)(device::StreamHandle stream);
   // Memory that moves between host and device, at an address that was freed last if one is free.
   uint64_t (*AllocateManaged)(size_t size_bytes);
+  // Work of another library on a stream of the current context, as a call of this name.
+  device::DriverCode (*Enqueue)(const char* name, device::StreamHandle stream, ForeignWork work);
+  // That of the context which is current in this thread; -1: none.
+  int (*CurrentDevice)();
   // Copies the bytes that the memory of a device holds now. False if there is no such live memory.
   bool (*Peek)(void* to, uint64_t address, size_t size_bytes);
 };

@@ -52,7 +52,7 @@ class EmulatedMachine {
  public:
   explicit EmulatedMachine(DeviceFile& device_file, uint64_t seed)
       : file(device_file), tables(device_file), queues(seed) {
-    for (int i = 0; i < kEmulatedDevices; ++i) {
+    for (int i = 0; i < kEmulatedDevicesMax; ++i) {
       contexts[static_cast<size_t>(i)].ordinal = i;
       queues.Open(WorkQueues::DefaultOf(i), i);
     }
@@ -72,7 +72,7 @@ class EmulatedMachine {
   DeviceTables tables;
   WorkQueues queues;
   CallFaults faults;
-  std::array<EmulatedContext, kEmulatedDevices> contexts;
+  std::array<EmulatedContext, kEmulatedDevicesMax> contexts;
   std::map<uint64_t, EmulatedEvent> events;
   EmulatedModules modules;
   std::map<device::DeviceAttribute, int> attributes;

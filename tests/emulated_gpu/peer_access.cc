@@ -45,7 +45,7 @@ bool PeerAccess::Allows(int from, int to) const {
 }
 
 void PeerAccess::Forget(int ordinal) {
-  for (int other = 0; other < kEmulatedDevices; ++other) {
+  for (int other = 0; other < kEmulatedDevicesMax; ++other) {
     At(ordinal, other).is_enabled = false;
     At(other, ordinal).is_enabled = false;
   }

@@ -38,7 +38,7 @@ class PeerAccess {
     return ways_.at(static_cast<size_t>(from)).at(static_cast<size_t>(to));
   }
 
-  std::array<std::array<OneWay, kEmulatedDevices>, kEmulatedDevices> ways_ = {};
+  std::array<std::array<OneWay, kEmulatedDevicesMax>, kEmulatedDevicesMax> ways_ = {};
 };
 
 }  // namespace lmdbio::test

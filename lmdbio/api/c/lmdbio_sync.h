@@ -117,7 +117,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The GPU of this rank for tensors there: 1 + its number among those that the process sees.
    * The driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. */
   uint32_t device;
-  /* The way of an AllReduce of tensors on GPUs. One of "auto", "staged", "mpi". NULL: "auto". */
+  /* The way of an AllReduce of tensors on GPUs. One of "auto", "staged", "nccl", "mpi". NULL:
+   * "auto". */
   const char* device_collective;
   /* How GPUs wait for each other when they reduce. If a GPU cannot wait in this way, all ranks
    * use host. None of them was tried on a real GPU yet. One of "auto", "host", "event", "mark".

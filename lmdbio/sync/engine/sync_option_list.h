@@ -34,7 +34,7 @@ inline constexpr std::string_view kPacingNames[] = {"event", "cycle", "gs", "nbc
 inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "halving", "direct",
     "mpi"};
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
-inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", "mpi"};
+inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", "nccl", "mpi"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 
 inline constexpr std::array<SyncOptionInfo, 28> kSyncOptionInfos = {{

@@ -53,7 +53,7 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // driver is opened only if this is set. Either all ranks have a GPU, or none has. 0: none. May
   // differ between ranks.
   uint32_t device = 0;
-  // The way of an AllReduce of tensors on GPUs. One of "auto", "staged", "mpi".
+  // The way of an AllReduce of tensors on GPUs. One of "auto", "staged", "nccl", "mpi".
   std::string device_collective = "auto";
   // How GPUs wait for each other when they reduce. If a GPU cannot wait in this way, all ranks use
   // host. None of them was tried on a real GPU yet. One of "auto", "host", "event", "mark".

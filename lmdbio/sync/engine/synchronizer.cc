@@ -157,8 +157,23 @@ Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options,
                           kernels::BuiltInKernels(), check);
 }
 
+// NCCL's kernels wait for each other, in no order of lmdbio.
+Status CheckNccl(const SyncOptions& options) {
+  if (options.device == 0) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "device_collective: 'nccl' needs a GPU for each rank: set the option device to 1 + "
+                "the number of the GPU");
+  }
+  if (options.device_order == "auto" || options.device_order == "host") return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("device_order: '{}' is not possible with device_collective 'nccl', whose "
+                          "kernels wait for each other; use 'auto' or 'host'",
+                          options.device_order));
+}
+
 // Only a caller with a communicator of MPI can ask it.
 Status CheckDeviceCollective(const SyncOptions& options) {
+  if (options.device_collective == "nccl") return CheckNccl(options);
   if (options.device_collective != "mpi") return {};
   return Fail(ErrorCode::kUnsupported,
               "device_collective: 'mpi' needs a communicator of an MPI that takes memory of GPUs");
@@ -293,6 +308,7 @@ Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
   SyncArenaOptions wanted;
   wanted.gradient_bytes = options.device_gradient_bytes;
   wanted.one_shot_bytes = options.device_one_shot_bytes;
+  if (options.device_collective == "nccl") wanted.way = ArenaWay::kNccl;
   wanted.buffer_bytes = AlignUp(
       options.device_buffer_bytes > 0 ? options.device_buffer_bytes : kArenaBytes, kCacheLineBytes);
   if (options.device_order != "auto") {

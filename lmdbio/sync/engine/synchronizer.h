@@ -161,7 +161,7 @@ class Synchronizer {
   // options  the same on every rank, except those that may differ
   // Errors: kInvalidArgument    an invalid option, or one that differs from rank 0; names it
   //         kUnsupported        a collective that is not available here; the driver is too old
-  //         kNotFound           no driver of a GPU, or no such GPU
+  //         kNotFound           no driver of a GPU, no such GPU, or no NCCL
   //         kResourceExhausted  no shared memory, no thread, no memory of the GPU, or the host
   //                             refuses to pin memory
   //         kPeerFailed         another rank had one of these errors

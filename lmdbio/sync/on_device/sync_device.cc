@@ -14,6 +14,7 @@
 #include "lmdbio/sync/over_device/device_collectives.h"
 #include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/over_device_wire/device_wire.h"
+#include "lmdbio/sync/over_nccl/nccl_collectives.h"
 #include "lmdbio/sync/over_wire/link_wire.h"
 
 namespace lmdbio::sync {
@@ -94,27 +95,42 @@ Status SyncDevice::MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::He
   return {};
 }
 
-Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
-                             const SyncArenaOptions& options, const WireTable& table,
-                             ranks::Health& health) {
-  buffer_offset_ = AlignUp(options.gradient_bytes, kPartBytes);
+Result<std::unique_ptr<ArenaCollectives>> SyncDevice::MakeCollectives(
+    ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options,
+    const WireTable& table, ranks::Health& health) {
+  const uint64_t arena_bytes = buffer_offset_ + options.buffer_bytes;
   const std::function<Status()> check = [waits = waits_.get()] { return waits->Check(); };
+  if (options.way == ArenaWay::kNccl) {
+    return NcclCollectives::Make(group,
+                                 {.gpu = *device_,
+                                  .kernels = kernels_.get(),
+                                  .meetings = meetings,
+                                  .check = check,
+                                  .give_up = [&health](const Error& why) { health.GiveUp(why); }},
+                                 arena_bytes);
+  }
   const auto make_between = [&](ranks::Group& roots) -> Result<std::unique_ptr<BetweenHosts>> {
     LMDBIO_TRY(auto wire, OpenLinkWire(roots, health, {.known_as = group.rank()}));
     return DeviceWire::Make(roots, std::move(wire), {*device_, *kernels_, check, group.rank()},
                             {.table = table});
   };
-  LMDBIO_TRY(collectives_,
-             DeviceCollectives::Make(group,
-                                     {.gpu = *device_,
-                                      .kernels = kernels_.get(),
-                                      .meetings = meetings,
-                                      .check = check,
-                                      .make_between = make_between},
-                                     {.arena_bytes = buffer_offset_ + options.buffer_bytes,
-                                      .order = options.order,
-                                      .one_shot_bytes = options.one_shot_bytes},
-                                     notes_));
+  return DeviceCollectives::Make(group,
+                                 {.gpu = *device_,
+                                  .kernels = kernels_.get(),
+                                  .meetings = meetings,
+                                  .check = check,
+                                  .make_between = make_between},
+                                 {.arena_bytes = arena_bytes,
+                                  .order = options.order,
+                                  .one_shot_bytes = options.one_shot_bytes},
+                                 notes_);
+}
+
+Status SyncDevice::MakeArena(ranks::Group& group, Collectives& meetings,
+                             const SyncArenaOptions& options, const WireTable& table,
+                             ranks::Health& health) {
+  buffer_offset_ = AlignUp(options.gradient_bytes, kPartBytes);
+  LMDBIO_TRY(collectives_, MakeCollectives(group, meetings, options, table, health));
   if (collectives_ == nullptr) return {};
   const DeviceSpan buffer = {collectives_->arena().begin + buffer_offset_, options.buffer_bytes};
   LMDBIO_TRY(arena_, ArenaMover::Make({*device_, *kernels_, *events_}, buffer));
@@ -167,6 +183,11 @@ Status SyncDevice::LeaveInPeace() {
 void SyncDevice::Stop(const Error& why) {
   waits_->Stop();
   if (collectives_ != nullptr) collectives_->Stop(why);
+}
+
+Status SyncDevice::Check() const {
+  LMDBIO_TRY_VOID(device_->context()->CheckUsable());
+  return collectives_ != nullptr ? collectives_->Check() : Status();
 }
 
 void SyncDevice::Poison() {

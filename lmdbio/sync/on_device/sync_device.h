@@ -44,6 +44,12 @@ struct TensorUse {
   bool has_output = false;
 };
 
+// How the values in arenas are reduced.
+enum class ArenaWay : uint8_t {
+  kKernels,  // by DeviceCollectives, if the ranks can map the memory of each other
+  kNccl,     // by NcclCollectives
+};
+
 // The memory of this GPU in which the ranks reduce:
 //
 //   | placed gradients | buffer, into which other tensors are packed |
@@ -54,6 +60,7 @@ struct SyncArenaOptions {
   uint64_t buffer_bytes = 0;  // [> 0]
   OrderKind order = OrderKind::kHost;
   uint64_t one_shot_bytes = 0;  // DeviceCollectiveOptions::one_shot_bytes
+  ArenaWay way = ArenaWay::kKernels;
 };
 
 // Threads: any, except those of the helper thread, and what makes and ends the object.
@@ -84,11 +91,12 @@ class SyncDevice {
   Status MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::Health& health);
   bool has_ring() const { return ring_ != nullptr; }
   // Collective over `group`. Makes the arena, if the ranks can reduce on their GPUs. Once, after
-  // MakeRing.
+  // MakeRing. With kNccl the ranks fail if they cannot.
   // meetings  of the same ranks; outlive this
   // table     of messages between hosts
   // health    as in MakeRing
-  // Errors: as DeviceCollectives::Make, ArenaMover::Make, OpenLinkWire and DeviceWire::Make
+  // Errors: as DeviceCollectives::Make, ArenaMover::Make, OpenLinkWire and DeviceWire::Make; with
+  //         kNccl as NcclCollectives::Make and ArenaMover::Make
   Status MakeArena(ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options,
                    const WireTable& table, ranks::Health& health);
   // Makes the memory of Place: that of the arena, or memory of this object without one. Once, after
@@ -150,9 +158,9 @@ class SyncDevice {
 
   // The GPU, the ring, how tensors are packed, and the arena, as lines.
   std::vector<std::string> Description() const;
-  // Whether the GPU still works, as far as calls of any thread have shown.
-  // Errors: kInternal  the driver's name for the reason
-  Status Check() const { return device_->context()->CheckUsable(); }
+  // Whether the GPU and the way of the arena still work, as far as calls of any thread have shown.
+  // Errors: kInternal  the driver's name for the reason; and as ArenaCollectives::Check
+  Status Check() const;
 
   // A line for each thing that is not as wanted.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -168,6 +176,12 @@ class SyncDevice {
   SyncDevice() = default;
 
   Result<bool> IsIdle() const;
+  // As MakeArena.
+  Result<std::unique_ptr<ArenaCollectives>> MakeCollectives(ranks::Group& group,
+                                                            Collectives& meetings,
+                                                            const SyncArenaOptions& options,
+                                                            const WireTable& table,
+                                                            ranks::Health& health);
 
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<kernels::DeviceKernels> kernels_;  // null: one copy each

@@ -2,7 +2,7 @@
 // copy those of one rank, as an interface.
 //
 // Each rank has its values in an arena, which is memory of its own GPU. device_collectives.h has
-// the way of kernels.
+// the way of kernels of lmdbio, and sync/over_nccl that of NCCL.
 //
 // Source: docs/device_collectives.md "Interfaces".
 #ifndef LMDBIO_SYNC_OVER_DEVICE_ARENA_COLLECTIVES_H_
@@ -46,7 +46,7 @@ uint64_t DigestOfReduction(const CallTag& tag, const DeviceValues& values,
                            const Reduction& reduction);
 uint64_t DigestOfBroadcast(const CallTag& tag, const DeviceValues& values, int root);
 
-// Threads: one at a time, except Poison and Stop.
+// Threads: one at a time, except Poison, Stop and Check.
 class ArenaCollectives {
  public:
   virtual ~ArenaCollectives() = default;
@@ -68,8 +68,8 @@ class ArenaCollectives {
   //                           finite; the other ranks are not asked
   //         as Collectives, and those of checks in waits
   //         kInternal  the driver fails, by its own name for the reason
-  //         After any other error the meetings and this object are stopped, and only Poison and the
-  //         destructor may be called.
+  //         After any other error the caller ends the waits of other ranks (ranks::Health::GiveUp),
+  //         and only Poison and the destructor may be called.
   virtual Result<CallOutcome> AllReduce(const CallTag& tag, const DeviceValues& values,
                                         const Reduction& reduction,
                                         device::DeviceStream& stream) = 0;
@@ -89,6 +89,10 @@ class ArenaCollectives {
   // The same, and ends the calls between hosts with this message.
   // Threads: any
   virtual void Stop(const Error& why) = 0;
+  // Whether what is enqueued can still be done, as far as this rank knows. Does not wait.
+  // Errors: kInternal  a library that reduces has failed; names its reason
+  // Threads: any
+  virtual Status Check() { return {}; }
 
   // Tells whether a result that was enqueued has become void. Threads: any
   // Lifetime: may outlive the collectives

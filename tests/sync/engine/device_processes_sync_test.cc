@@ -1,6 +1,6 @@
 // Goal: if a rank is killed or stopped at any step of a bucket on its GPU, the others fail within 5
 // s with its name, their streams are done, and their GPUs still work. Method: ranks are processes,
-// each with devices of its own; the stand-in kills a rank in a call of the driver.
+// each with devices of its own; the stand-in kills a rank in a call of the driver, or of NCCL.
 #include <bit>
 #include <chrono>
 #include <csignal>
@@ -17,6 +17,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/sync/engine/device_job.h"
+#include "tests/sync/over_nccl/nccl_control.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -50,13 +51,17 @@ struct JobEnding {
   int ranks_per_host = kRanks;
   int signal = SIGKILL;  // that the test sends
 
-  // That of floats whose bytes are kFilled: those of each host first.
+  bool is_by_nccl() const { return collective == "nccl"; }
+  // The number of its GPU.
+  int DeviceOf(int rank) const { return is_by_nccl() ? rank : 0; }
+  // That of floats whose bytes are kFilled: those of each host first, but not by NCCL.
   float SumOfFilled() const {
     const auto one = std::bit_cast<float>(0x3F3F3F3F);
+    const int together = is_by_nccl() ? rank_count : ranks_per_host;
     float sum = 0;
-    for (int first = 0; first < rank_count; first += ranks_per_host) {
+    for (int first = 0; first < rank_count; first += together) {
       float of_host = 0;
-      for (int rank = 0; rank < ranks_per_host; ++rank) of_host += one;
+      for (int rank = 0; rank < together; ++rank) of_host += one;
       sum += of_host;
     }
     return sum;
@@ -93,20 +98,33 @@ Status TrainUntilItFails(Synchronizer& synchronizer, ProgramOnDevice& program,
   }
 }
 
+// Kills this process in a call of NCCL from now on. Not earlier: Create asks for the state of NCCL
+// as often as the other ranks are late.
+void KillInCallOfNccl(const std::string& fault) {
+  const size_t colon = fault.find(':');
+  test::NcclControl().FailCall(fault.substr(0, colon).c_str(), std::stoull(fault.substr(colon + 1)),
+                               test::kKillInNccl);
+}
+
 std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending) {
-  if (group.rank() == ending.victim && !ending.fault.empty()) {
+  const bool has_fault = group.rank() == ending.victim && !ending.fault.empty();
+  const bool is_of_nccl = ending.fault.starts_with("nccl");
+  if (has_fault && !is_of_nccl) {
     ::setenv("LMDBIO_EMULATED_GPU_FAULTS", ending.fault.c_str(), 1);
   }
+  const int device_number = ending.DeviceOf(group.rank());
+  test::Control().SetDeviceCount(test::kEmulatedDevicesMax);
   SyncOptions options;
-  options.device = 1;
+  options.device = 1 + static_cast<uint32_t>(device_number);
   options.device_collective = ending.collective;
   options.device_order = ending.order;
   options.device_buffer_bytes = 100'000;
   auto made = Synchronizer::Create(group, options, {});
   if (!made) return "Create: " + made.error().message();
+  if (has_fault && is_of_nccl) KillInCallOfNccl(ending.fault);
   const auto driver = device::SystemDriver();
   if (!driver) return driver.error().message();
-  ProgramOnDevice program(Good(device::Device::Open(0, **driver)));
+  ProgramOnDevice program(Good(device::Device::Open(device_number, **driver)));
   std::vector<DeviceMemory> gradients;
   for (int i = 0; i < 4; ++i) gradients.push_back(program.Allocate(400'000));
   const auto began = std::chrono::steady_clock::now();
@@ -125,7 +143,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending
       (seconds < 0 || seconds > kSecondsMax)) {
     wrong += "late; ";
   }
-  ProgramOnDevice another(Good(device::Device::Open(0, **driver)));
+  ProgramOnDevice another(Good(device::Device::Open(device_number, **driver)));
   ProgramOnDevice& living = ending.StreamMayWait(group.rank()) ? another : program;
   const DeviceMemory memory = living.Allocate(64);
   living.WriteLater(memory.begin(), "still works");
@@ -301,6 +319,7 @@ TEST_CASE("A rank that is killed or stopped among its buckets is named by the ot
   for (const char* const order : {"host", "event", "mark"}) {
     endings.push_back({.victim = 1, .fault = "", .collective = "auto", .order = order});
   }
+  endings.push_back({.victim = 1, .fault = "", .collective = "nccl", .order = "auto"});
   for (JobEnding& ending : endings) ending.signal = signal;
   CheckSignals(endings);
 }
@@ -336,6 +355,43 @@ TEST_CASE("A rank of several hosts that is killed or stopped is named on all of 
   }
   CheckSignals(endings);
   if (test::IsWide()) CheckSignals(others);
+}
+
+JobEnding ByNcclOnTwoHosts(int victim, const std::string& fault) {
+  JobEnding ending = OnTwoHosts(victim, fault, "host");
+  ending.collective = "nccl";
+  return ending;
+}
+
+TEST_CASE("A rank that ends while NCCL reduces is named on all hosts", "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  std::vector<JobEnding> endings;
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    for (const int victim : {0, 3}) {
+      endings.push_back(ByNcclOnTwoHosts(victim, ""));
+      endings.back().signal = signal;
+    }
+  }
+  CheckSignals(endings);
+}
+
+TEST_CASE("A rank that is killed in any call of NCCL is named on all hosts",
+          "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  const int victim = GENERATE(0, 3);
+  CAPTURE(victim);
+  std::vector<JobEnding> endings;
+  for (const char* const fault : {"ncclAllReduce:1", "ncclAllReduce:7", "ncclCommGetAsyncError:40",
+                                  "cuEventRecord:40:kill", "cuMemcpyDtoDAsync:8:kill"}) {
+    endings.push_back(ByNcclOnTwoHosts(victim, fault));
+  }
+  CheckEndings(endings);
 }
 
 TEST_CASE("A rank of several hosts that is killed in any call of a bucket is named on all of them",

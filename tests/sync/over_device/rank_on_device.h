@@ -52,11 +52,16 @@ class WatchedMeetings final : public sync::ForwardedCollectives {
 };
 
 struct RankSetup {
+  // Collective.
+  using Maker = std::function<Result<std::unique_ptr<sync::ArenaCollectives>>(
+      ranks::Group& group, const sync::DeviceCollectiveParts& parts)>;
+
   sync::DeviceCollectiveOptions options{.arena_bytes = 64 << 10};
   bool has_kernels = true;
   ranks::Health* health = nullptr;  // null: no rank fails
   WatchedMeetings::Watch watch = nullptr;
   int declined_barrier = 0;
+  Maker make = nullptr;  // empty: DeviceCollectives
 };
 
 // One rank. Throws std::runtime_error where it cannot go on.
@@ -77,17 +82,20 @@ class RankOnDevice {
   }
 
   // Collective.
-  // Errors: as sync::DeviceCollectives::Make
+  // Errors: as sync::DeviceCollectives::Make, or as the maker
   Status Make(ranks::Group& group) {
-    LMDBIO_TRY(made_,
-               sync::DeviceCollectives::Make(
-                   group, {*gpu_, kernels_.get(), meetings_, [this] { return health().Check(); }},
-                   setup_.options, notes_));
+    const sync::DeviceCollectiveParts parts{*gpu_, kernels_.get(), meetings_,
+                                            [this] { return health().Check(); }};
+    if (setup_.make) {
+      LMDBIO_TRY(made_, setup_.make(group, parts));
+      return {};
+    }
+    LMDBIO_TRY(made_, sync::DeviceCollectives::Make(group, parts, setup_.options, notes_));
     return {};
   }
 
   // Null if the ranks cannot reduce on GPUs.
-  sync::DeviceCollectives* made() { return made_.get(); }
+  sync::ArenaCollectives* made() { return made_.get(); }
   sync::Collectives& meetings() { return meetings_; }
   ranks::Health& health() { return setup_.health != nullptr ? *setup_.health : solo_; }
   ::lmdbio::device::Device& gpu() { return *gpu_; }
@@ -164,7 +172,7 @@ class RankOnDevice {
   WatchedMeetings meetings_;
   std::unique_ptr<kernels::DeviceKernels> kernels_;
   std::vector<std::string> notes_;
-  std::unique_ptr<sync::DeviceCollectives> made_;
+  std::unique_ptr<sync::ArenaCollectives> made_;
 };
 
 // Runs `body` on threads that are ranks. Returns every complaint.

@@ -287,9 +287,13 @@ class Synchronizer:
         device_collective    The way of an AllReduce of tensors on GPUs. "auto": The GPUs reduce in
                              their own memory, if the ranks of each host can map each other's; else
                              as staged. "staged": The values are copied to the host, which reduces
-                             them. "mpi": Messages between hosts are those of an MPI that takes
-                             memory of GPUs. Refused: MPI does not say so, or lmdbio does not send
-                             such messages yet; the error says which.
+                             them. "nccl": NCCL reduces: libnccl.so.2, version 2.14 or later, which
+                             is opened at run time. Each rank needs a GPU of its own. NCCL adds in
+                             an order of its own, so the bits are those of no other way. Create
+                             fails if it is not possible. Not tried on a real GPU yet. "mpi":
+                             Messages between hosts are those of an MPI that takes memory of GPUs.
+                             Refused: MPI does not say so, or lmdbio does not send such messages
+                             yet; the error says which.
         device_order         How GPUs wait for each other when they reduce. If a GPU cannot wait in
                              this way, all ranks use host. None of them was tried on a real GPU yet.
                              "auto": As host. "host": The helper threads wait. "event": By events

@@ -179,9 +179,9 @@ class GradientSync:
 
     On a GPU, gradients are exchanged when the stream that has computed them comes to them, and
     synchronize() makes the current stream wait for the sums. The host waits until that is enqueued.
-    With device_order "event" or "mark" a rank that fails later may leave wrong sums. The next
-    synchronize() raises PeerFailedError then, and so does check(): call it before you keep the
-    parameters. close() and the end of `with` call it, too.
+    With device_order "event" or "mark", or device_collective "nccl", a rank that fails later may
+    leave wrong sums. The next synchronize() raises PeerFailedError then, and so does check(): call
+    it before you keep the parameters. close() and the end of `with` call it, too.
     """
 
     def __init__(self, model: torch.nn.Module, comm: Any, average: bool = True,
@@ -428,7 +428,7 @@ class GradientSync:
 
     def check(self) -> None:
         """Waits until the GPU has the sums that were delivered last. Call it before a checkpoint if
-        device_order is "event" or "mark", with a lag after flush().
+        device_order is "event" or "mark", or device_collective "nccl"; with a lag after flush().
 
         Raises PeerFailedError if a rank has failed and left wrong sums, and LmdbioError if the GPU
         has failed.
