@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <csignal>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>

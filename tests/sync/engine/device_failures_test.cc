@@ -15,6 +15,7 @@
 
 #include "lmdbio/base/kept_memory.h"
 #include "lmdbio/kernels/kernel_image.h"
+#include "tests/device/failing_calls.h"
 #include "tests/support/catch.h"
 #include "tests/sync/engine/device_job.h"
 
@@ -383,8 +384,11 @@ TEST_CASE("Closing ends a wait for a stream, and keeps the memory that the GPU s
   std::vector<Handle> handles;
   const auto began = std::chrono::steady_clock::now();
   job.RunAndLeave([&](Synchronizer& synchronizer) {
+    const auto looks = [] { return test::CountCalls().at("cuEventQuery"); };
+    const uint64_t looks_before = looks();
     handles.push_back(Good(synchronizer.Submit(SumOnDevice("w", program, memory, 100))));
-    std::this_thread::sleep_for(30ms);
+    // The helper thread has the tensor when it looks for the end of the work before it.
+    while (looks() < looks_before + 3) std::this_thread::sleep_for(1ms);
   });
   CHECK(std::chrono::steady_clock::now() - began < 30s);
   CHECK(IsError(handles[0].Wait(), ErrorCode::kPeerFailed, "closed its synchronizer"));
