@@ -1,9 +1,11 @@
 """Jobs of several ranks for the drivers of benchmarks: MPI's environment, one command, its end."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 SLOTS_MIN = 16
 
@@ -50,6 +52,32 @@ def heed_signals():
         signal.signal(number, lambda caught, _: sys.exit(128 + caught))
 
 
+def session_of(process_id):
+    """The session of a process; None if there is no such process."""
+    try:
+        return os.getsid(process_id)
+    except ProcessLookupError:
+        return None
+
+
+def end_session(leader):
+    """Ends a process and all others of its session. MPI gives each rank a process group of its own,
+    and a rank that has not met the others yet does not notice that mpirun is gone."""
+    os.kill(leader, signal.SIGKILL)  # first, because it starts the others
+    left = [leader]
+    while left:
+        numbers = [int(entry.name) for entry in pathlib.Path("/proc").iterdir()
+                   if entry.name.isdigit()]
+        left = [number for number in numbers
+                if number != leader and session_of(number) == leader]
+        for number in left:
+            try:
+                os.kill(number, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has ended by itself
+        time.sleep(0.01 if left else 0)
+
+
 def run(words, environment, seconds_max):
     """Runs a command in a session of its own, and ends all of it if it takes too long or the driver
     is interrupted. Returns its exit code and output."""
@@ -59,7 +87,7 @@ def run(words, environment, seconds_max):
     try:
         output, _ = process.communicate(timeout=seconds_max)
     except BaseException as failure:
-        os.killpg(process.pid, signal.SIGKILL)
+        end_session(process.pid)
         process.communicate()
         if isinstance(failure, subprocess.TimeoutExpired):
             raise Failure(f"{words[0]} took longer than {seconds_max} s") from failure

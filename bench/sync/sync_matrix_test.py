@@ -18,6 +18,9 @@ import time
 import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+import mpi_jobs  # noqa: E402
+
 BUILD = pathlib.Path(sys.argv[1])
 LITTLE = ("--scale", "0.001", "--compute-ms", "500", "--iterations", "2", "--warmup", "1",
           "--run-seconds", "1")
@@ -115,6 +118,17 @@ class MatrixTest(unittest.TestCase):
         self.await_processes(True)
         matrix.terminate()
         self.assertEqual(matrix.wait(timeout=30), 128 + signal.SIGTERM)
+        self.await_processes(False)
+
+    def test_ranks_in_groups_of_their_own_end_too(self):
+        self.out.mkdir()
+        begun = self.out / "cell"
+        rank = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(1000)"
+        starter = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {rank!r}, " \
+                  f"{str(begun)!r}], preexec_fn=os.setpgrp)"
+        with self.assertRaisesRegex(mpi_jobs.Failure, "took longer than 5 s"):
+            mpi_jobs.run([sys.executable, "-c", starter], os.environ, 5)
+        self.assertTrue(begun.exists())
         self.await_processes(False)
 
     def test_an_unknown_variant_gives_its_name(self):
