@@ -44,8 +44,9 @@ class ForkedJob {
   // Since the last signal that was sent to a rank; < 0 if there was none yet.
   double SecondsSinceSignal() const;
 
-  // Waits for the end of a rank, up to `limit`. Returns its report, "killed" or "hangs".
-  std::string EndOf(int rank, std::chrono::seconds limit = std::chrono::seconds(20));
+  // Waits for the end of a rank, up to `limit`. Returns its report, "killed" or "hangs". The limit
+  // is for hangs: ranks under sanitizers beside other tests may be slow.
+  std::string EndOf(int rank, std::chrono::seconds limit = std::chrono::seconds(120));
 
   int size() const { return rank_count_; }
 
