@@ -30,8 +30,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench" / "sync"))
-from run_matrix import Failure, heed_signals, mpi_environment, run  # noqa: E402
+sys.path.insert(0, str(ROOT / "bench"))
+from mpi_jobs import Failure, heed_signals, mpi_environment, run  # noqa: E402
 
 RUN_SECONDS_MAX = 600
 
