@@ -2,7 +2,6 @@
 // Their streams are done, and their GPUs still work. Method: ranks are processes that share the
 // devices of one file; one of them ends itself at a step.
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -15,28 +14,30 @@
 #include "lmdbio/ranks/health/host_health.h"
 #include "lmdbio/sync/over_device/event_wait.h"
 #include "tests/support/catch.h"
+#include "tests/sync/over_device/end_jobs.h"
 #include "tests/sync/over_device/rank_on_device.h"
-#include "tests/sync/over_device/ranks_on_file.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using namespace std::chrono_literals;
 using test::EmulatedGpu;
+using test::EndClock;
+using test::EndPlan;
+using test::FailureReport;
 using test::Good;
+using test::GpuWorks;
 using test::Must;
 using test::RankOnDevice;
-using test::RanksOnFile;
-using test::SharedBytes;
 using test::ValuesOfRanks;
 using test::WatchedMeetings;
+using test::WrongFailure;
 using Clock = std::chrono::steady_clock;
 using Side = WatchedMeetings::BarrierSide;
 
 constexpr int kRanks = 3;
 constexpr int kCleanCalls = 5;
 constexpr auto kSilenceLimit = 3s;
-constexpr double kSecondsMax = 5.0;
 constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
 
 // The step of a call at which the victim ends.
@@ -78,22 +79,12 @@ const char* AwaitCall(OrderKind order) {
   }
 }
 
-// Shared by the ranks of a job.
-struct EndBoard {
-  std::atomic<int64_t> ended_ns = 0;
-
-  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
-  double SecondsSinceEnd() const {
-    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
-  }
-};
-
 class RankThatMayEnd {
  public:
-  RankThatMayEnd(ranks::Group& group, const Ending& ending, EndBoard& board)
+  RankThatMayEnd(ranks::Group& group, const Ending& ending, EndClock& clock)
       : group_(group),
         ending_(ending),
-        board_(board),
+        clock_(clock),
         gpu_(static_cast<uint64_t>(group.rank()) + 1),
         health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
         rank_(group, gpu_.Open(group.rank() % ending.gpu_count),
@@ -139,7 +130,7 @@ class RankThatMayEnd {
 
   void End() {
     is_fatal_ = false;
-    board_.NoteEnd();
+    clock_.NoteEnd();
     ::raise(ending_.signal);
   }
 
@@ -157,7 +148,7 @@ class RankThatMayEnd {
   // Ends the victim in a call of the driver.
   void ArmDriver() {
     const auto arm = [this](const char* name, uint64_t nth) {
-      board_.NoteEnd();
+      clock_.NoteEnd();
       gpu_->FailCall(name, nth, kKillInCall);
     };
     switch (ending_.step) {
@@ -177,79 +168,44 @@ class RankThatMayEnd {
 
   // has_waits  this rank's stream waits for events of others
   std::string CheckAfter(const Error& error, bool has_waits) {
-    std::string wrong;
-    const double seconds = board_.SecondsSinceEnd();
-    if (error.code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
-    if (error.message().find(fmt::format("rank {}", ending_.victim)) == std::string::npos) {
-      wrong += "does not name the rank; ";
-    }
-    if (!IsVictim() && seconds > kSecondsMax) wrong += "late; ";
+    const double seconds = clock_.SecondsSinceEnd();
+    std::string wrong = WrongFailure(error, group_.rank(), ending_.victim, seconds);
     // The stand-in never completes the record of a process that has ended.
     const bool waits_for_ever = ending_.order == OrderKind::kEvent && has_waits;
     const bool is_done = Good(LookUntil([this] { return rank_.stream().IsDone(); },
                                         Clock::now() + (waits_for_ever ? 50ms : 5000ms), {}));
     if (!IsVictim() && is_done == waits_for_ever) wrong += "the stream is not as expected; ";
-    if (!GpuWorks()) wrong += "the GPU does not work; ";
+    if (!GpuWorks(gpu_, rank_.gpu())) wrong += "the GPU does not work; ";
     const size_t kept = KeptCount();
     rank_.Drop();
     if (KeptCount() != kept + 2) wrong += "the memory is not kept; ";
-    if (wrong.empty()) return "";
-    return fmt::format("{}after {:.2f} s: {}", wrong, seconds, error.message());
-  }
-
-  bool GpuWorks() {
-    device::DeviceStream stream = Good(rank_.gpu().MakeStream());
-    const device::DeviceMemory memory = Good(rank_.gpu().Allocate(64));
-    Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
-    Must(stream.Synchronize());
-    return gpu_.Peek(memory.begin(), 64) == std::string(64, 'y');
+    return FailureReport(wrong, seconds, error);
   }
 
   ranks::Group& group_;
   const Ending ending_;
-  EndBoard& board_;
+  EndClock& clock_;
   const EmulatedGpu gpu_;
   const std::unique_ptr<ranks::HostHealth> health_;
   bool is_fatal_ = false;
   RankOnDevice rank_;
 };
 
-class EndJob {
- public:
-  explicit EndJob(const Ending& ending)
-      : ending_(ending),
-        board_(*new (shared_.bytes().data()) EndBoard()),
-        ranks_(kRanks, [this](ranks::Group& group) {
-          return RankThatMayEnd(group, ending_, board_).Run();
-        }) {}
-
-  void Check() {
-    INFO("order " << NameOf(ending_.order) << ", step " << static_cast<int>(ending_.step)
-                  << ", one shot " << ending_.one_shot_bytes << ", victim " << ending_.victim
-                  << ", signal " << ending_.signal << ", GPUs " << ending_.gpu_count);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
-    }
-    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, ending_.victim);
-    CHECK(ranks_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
-  }
-
- private:
-  const Ending ending_;
-  const SharedBytes shared_{4096};
-  EndBoard& board_;
-  RanksOnFile ranks_;
-};
-
 void CheckAll(const std::vector<Ending>& endings) {
-  constexpr size_t kAtOnce = 6;
-  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
-    std::vector<std::unique_ptr<EndJob>> jobs;
-    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
-      jobs.push_back(std::make_unique<EndJob>(endings[i]));
-    }
-    for (const auto& job : jobs) job->Check();
+  std::vector<EndPlan> plans;
+  for (const Ending& ending : endings) {
+    plans.push_back(
+        {.text = fmt::format("order {}, step {}, one shot {}, GPUs {}, victim {}, signal {}",
+                             NameOf(ending.order), static_cast<int>(ending.step),
+                             ending.one_shot_bytes, ending.gpu_count, ending.victim, ending.signal),
+         .rank_count = kRanks,
+         .victim = ending.victim,
+         .signal = ending.signal,
+         .run = [ending](ranks::Group& group, EndClock& clock) {
+           return RankThatMayEnd(group, ending, clock).Run();
+         }});
   }
+  test::CheckEndJobs(plans);
 }
 
 constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};

@@ -4,10 +4,8 @@
 // processes, neighbours of which count as a host. LMDBIO_TEST_SEEDS=N runs more jobs that end well.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +14,7 @@
 #include "lmdbio/ranks/health/job_health.h"
 #include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
+#include "tests/sync/over_device/end_jobs.h"
 #include "tests/sync/over_device/ranks_on_file.h"
 #include "tests/sync/over_device_wire/rank_on_hosts.h"
 
@@ -24,13 +23,16 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::EmulatedGpu;
+using test::EndClock;
+using test::EndPlan;
+using test::FailureReport;
 using test::Good;
+using test::GpuWorks;
 using test::Must;
 using test::RankOnHosts;
 using test::RanksOnFile;
-using test::SharedBytes;
 using test::WatchedMeetings;
-using Clock = std::chrono::steady_clock;
+using test::WrongFailure;
 using Side = WatchedMeetings::BarrierSide;
 
 constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
@@ -84,7 +86,6 @@ TEST_CASE("Processes of several hosts reduce in each order of streams", "[host_e
 constexpr int kRanks = 4;
 constexpr int kRanksPerHost = 2;
 constexpr auto kSilenceLimit = 3s;
-constexpr double kSecondsMax = 5.0;
 constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
 constexpr DeviceValues kValues = {.offset = 64, .count = 300};
 
@@ -103,30 +104,13 @@ struct HostEnding {
   }
 };
 
-struct HostEndBoard {
-  std::atomic<int64_t> ended_ns = 0;
-
-  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
-  double SecondsSinceEnd() const {
-    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
-  }
-};
-
-bool GpuWorks(const EmulatedGpu& gpu, RankOnHosts& rank) {
-  device::DeviceStream stream = Good(rank.gpu().MakeStream());
-  const device::DeviceMemory memory = Good(rank.gpu().Allocate(64));
-  Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
-  Must(stream.Synchronize());
-  return gpu.Peek(memory.begin(), 64) == std::string(64, 'y');
-}
-
-std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBoard& board) {
+std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, EndClock& clock) {
   const EmulatedGpu gpu(static_cast<uint64_t>(group.rank()) + 1);
   const auto health = Good(ranks::JobHealth::Create(group, kSilenceLimit));
   uint64_t meetings_left = 0;  // 0: it does not end at one
   const auto watch = [&](int, Side side) {
     if (meetings_left == 0 || side != ending.side || --meetings_left > 0) return;
-    board.NoteEnd();
+    clock.NoteEnd();
     ::raise(ending.signal);
   };
   RankOnHosts rank(group, gpu.Open(),
@@ -137,7 +121,7 @@ std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBo
   if (!wrong.empty()) return wrong;
   Must(group.Barrier());
   if (group.rank() == ending.victim) {
-    board.NoteEnd();
+    clock.NoteEnd();
     if (ending.call.empty()) meetings_left = ending.nth;
     if (!ending.call.empty()) gpu->FailCall(ending.call.c_str(), ending.nth, kKillInCall);
   }
@@ -145,60 +129,32 @@ std::string RunUntilEnd(ranks::Group& group, const HostEnding& ending, HostEndBo
     const auto outcome = rank.ReduceLater(kValues, std::string(1200, '\0'), ReduceOp::kSum);
     if (outcome) continue;
     const Error& error = outcome.error();
-    const double seconds = board.SecondsSinceEnd();
-    std::string found;
-    if (error.code() != ErrorCode::kPeerFailed) found += "not kPeerFailed; ";
-    if (error.message().find(fmt::format("rank {}", ending.victim)) == std::string::npos) {
-      found += "does not name the rank; ";
-    }
-    if (group.rank() != ending.victim && seconds > kSecondsMax) found += "late; ";
+    const double seconds = clock.SecondsSinceEnd();
+    std::string found = WrongFailure(error, group.rank(), ending.victim, seconds);
     if (!ending.StreamsMayWait(group.rank()) && !rank.Drain(5000ms)) {
       found += "the stream is not done; ";
     }
-    if (!GpuWorks(gpu, rank)) found += "the GPU does not work; ";
+    if (!GpuWorks(gpu, rank.gpu())) found += "the GPU does not work; ";
     rank.Drop();
-    return found.empty() ? ""
-                         : fmt::format("{}after {:.2f} s: {}", found, seconds, error.message());
+    return FailureReport(found, seconds, error);
   }
   return "no call fails";
 }
 
-class HostEndJob {
- public:
-  explicit HostEndJob(const HostEnding& ending)
-      : ending_(ending),
-        board_(*new (shared_.bytes().data()) HostEndBoard()),
-        ranks_(
-            kRanks, [this](ranks::Group& group) { return RunUntilEnd(group, ending_, board_); },
-            kRanksPerHost) {}
-
-  void Check() {
-    INFO("order " << NameOf(ending_.order) << ", victim " << ending_.victim << ", call '"
-                  << ending_.call << "' " << ending_.nth << ", side "
-                  << static_cast<int>(ending_.side) << ", signal " << ending_.signal);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
-    }
-    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, ending_.victim);
-    CHECK(ranks_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
-  }
-
- private:
-  const HostEnding ending_;
-  const SharedBytes shared_{4096};
-  HostEndBoard& board_;
-  RanksOnFile ranks_;
-};
-
 void CheckAllOnHosts(const std::vector<HostEnding>& endings) {
-  constexpr size_t kAtOnce = 4;
-  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
-    std::vector<std::unique_ptr<HostEndJob>> jobs;
-    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
-      jobs.push_back(std::make_unique<HostEndJob>(endings[i]));
-    }
-    for (const auto& job : jobs) job->Check();
+  std::vector<EndPlan> plans;
+  for (const HostEnding& ending : endings) {
+    plans.push_back({.text = fmt::format("order {}, victim {}, call '{}' {}, side {}, signal {}",
+                                         NameOf(ending.order), ending.victim, ending.call,
+                                         ending.nth, static_cast<int>(ending.side), ending.signal),
+                     .rank_count = kRanks,
+                     .victim = ending.victim,
+                     .signal = ending.signal,
+                     .run = [ending](ranks::Group& group,
+                                     EndClock& clock) { return RunUntilEnd(group, ending, clock); },
+                     .ranks_per_host = kRanksPerHost});
   }
+  test::CheckEndJobs(plans, 4);
 }
 
 TEST_CASE("A rank that is killed at a step is named on all hosts, and the streams are done",

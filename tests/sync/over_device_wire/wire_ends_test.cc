@@ -2,7 +2,6 @@
 // others get its name within 5 s. Their streams are done, and their GPUs still work. Method: ranks
 // are processes; one of them ends itself in a call of its driver, or beside one of its wire.
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "tests/device/failing_calls.h"
 #include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
+#include "tests/sync/over_device/end_jobs.h"
 #include "tests/sync/over_device/ranks_on_file.h"
 #include "tests/sync/over_device_wire/rank_on_wire.h"
 
@@ -24,20 +24,22 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::EmulatedGpu;
+using test::EndClock;
+using test::EndPlan;
+using test::FailureReport;
 using test::Good;
+using test::GpuWorks;
 using test::Must;
 using test::RankOnWire;
 using test::RanksOnFile;
-using test::SharedBytes;
 using test::WatchedWire;
-using Clock = std::chrono::steady_clock;
+using test::WrongFailure;
 using Step = WatchedWire::WireStep;
 using Side = WatchedWire::StepSide;
 
 constexpr int kRanks = 3;
 constexpr int kVictim = 1;
 constexpr auto kSilenceLimit = 3s;
-constexpr double kSecondsMax = 5.0;
 constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
 constexpr DeviceValues kValues = {.offset = 16, .count = 300};
 
@@ -56,24 +58,14 @@ struct WireEnding {
   }
 };
 
-// Shared by the ranks of a job.
-struct WireEndBoard {
-  std::atomic<int64_t> ended_ns = 0;
-
-  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
-  double SecondsSinceEnd() const {
-    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
-  }
-};
-
 WireTable SmallChunks(WireAlgorithm algorithm) { return OneWireAlgorithm(algorithm, 200, 2); }
 
 class RankAtWireEnd {
  public:
-  RankAtWireEnd(ranks::Group& group, const WireEnding& ending, WireEndBoard& board)
+  RankAtWireEnd(ranks::Group& group, const WireEnding& ending, EndClock& clock)
       : group_(group),
         ending_(ending),
-        board_(board),
+        clock_(clock),
         gpu_(static_cast<uint64_t>(group.rank()) + 1),
         health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
         rank_(group, gpu_.Open(),
@@ -96,7 +88,7 @@ class RankAtWireEnd {
 
  private:
   void Arm() {
-    board_.NoteEnd();
+    clock_.NoteEnd();
     if (ending_.call.empty()) {
       left_ = ending_.nth;
     } else {
@@ -106,76 +98,40 @@ class RankAtWireEnd {
 
   void OnStep(Step step, Side side) {
     if (left_ == 0 || step != ending_.step || side != ending_.side || --left_ > 0) return;
-    board_.NoteEnd();
+    clock_.NoteEnd();
     ::raise(ending_.signal);
   }
 
   std::string CheckAfter(const Error& error) {
-    std::string wrong;
-    const double seconds = board_.SecondsSinceEnd();
-    if (error.code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
-    if (error.message().find(fmt::format("rank {}", kVictim)) == std::string::npos) {
-      wrong += "does not name the rank; ";
-    }
-    if (group_.rank() != kVictim && seconds > kSecondsMax) wrong += "late; ";
+    const double seconds = clock_.SecondsSinceEnd();
+    std::string wrong = WrongFailure(error, group_.rank(), kVictim, seconds);
     rank_.Drain();
-    if (!GpuWorks()) wrong += "the GPU does not work; ";
+    if (!GpuWorks(gpu_, rank_.gpu())) wrong += "the GPU does not work; ";
     rank_.Drop();
-    if (wrong.empty()) return "";
-    return fmt::format("{}after {:.2f} s: {}", wrong, seconds, error.message());
-  }
-
-  bool GpuWorks() {
-    device::DeviceStream stream = Good(rank_.gpu().MakeStream());
-    const device::DeviceMemory memory = Good(rank_.gpu().Allocate(64));
-    Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
-    Must(stream.Synchronize());
-    return gpu_.Peek(memory.begin(), 64) == std::string(64, 'y');
+    return FailureReport(wrong, seconds, error);
   }
 
   ranks::Group& group_;
   const WireEnding ending_;
-  WireEndBoard& board_;
+  EndClock& clock_;
   const EmulatedGpu gpu_;
   const std::unique_ptr<ranks::HostHealth> health_;
   uint64_t left_ = 0;  // steps until the end; 0: it does not end at one
   RankOnWire rank_;
 };
 
-class WireEndJob {
- public:
-  explicit WireEndJob(const WireEnding& ending)
-      : ending_(ending),
-        board_(*new (shared_.bytes().data()) WireEndBoard()),
-        ranks_(kRanks, [this](ranks::Group& group) {
-          return RankAtWireEnd(group, ending_, board_).Run();
-        }) {}
-
-  void Check() {
-    INFO(ending_.Text());
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank != kVictim) CHECK(ranks_.EndOf(rank) == "");
-    }
-    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, kVictim);
-    CHECK(ranks_.EndOf(kVictim) == (ending_.signal == SIGSTOP ? "" : "killed"));
-  }
-
- private:
-  const WireEnding ending_;
-  const SharedBytes shared_{4096};
-  WireEndBoard& board_;
-  RanksOnFile ranks_;
-};
-
 void CheckAll(const std::vector<WireEnding>& endings) {
-  constexpr size_t kAtOnce = 6;
-  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
-    std::vector<std::unique_ptr<WireEndJob>> jobs;
-    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
-      jobs.push_back(std::make_unique<WireEndJob>(endings[i]));
-    }
-    for (const auto& job : jobs) job->Check();
+  std::vector<EndPlan> plans;
+  for (const WireEnding& ending : endings) {
+    plans.push_back({.text = ending.Text(),
+                     .rank_count = kRanks,
+                     .victim = kVictim,
+                     .signal = ending.signal,
+                     .run = [ending](ranks::Group& group, EndClock& clock) {
+                       return RankAtWireEnd(group, ending, clock).Run();
+                     }});
   }
+  test::CheckEndJobs(plans);
 }
 
 constexpr std::array kByKernels{WireAlgorithm::kRing, WireAlgorithm::kHalving,

@@ -1,11 +1,9 @@
 // Goal: if a rank is killed or stopped at any step of a call, the others get its name within 5 s.
 // NCCL's kernels end, so their streams are done, and their GPUs still work. Method: ranks are
 // processes with a GPU each; one of them ends itself at a step, or in a call of NCCL.
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <memory>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "lmdbio/ranks/health/host_health.h"
 #include "lmdbio/sync/over_device/event_wait.h"
 #include "tests/support/catch.h"
+#include "tests/sync/over_device/end_jobs.h"
 #include "tests/sync/over_device/ranks_on_file.h"
 #include "tests/sync/over_nccl/nccl_rank.h"
 
@@ -24,21 +23,24 @@ namespace {
 using namespace std::chrono_literals;
 using test::ByNccl;
 using test::EmulatedNccl;
+using test::EndClock;
+using test::EndPlan;
 using test::ExactValuesOfRanks;
+using test::FailureReport;
 using test::Good;
+using test::GpuWorks;
 using test::Must;
 using test::RankOnDevice;
 using test::RanksOnFile;
-using test::SharedBytes;
 using test::ValuesOfRanks;
 using test::WatchedMeetings;
+using test::WrongFailure;
 using Clock = std::chrono::steady_clock;
 using Side = WatchedMeetings::BarrierSide;
 
 constexpr int kRanks = 3;
 constexpr int kCleanCalls = 3;
 constexpr auto kSilenceLimit = 3s;
-constexpr double kSecondsMax = 5.0;
 
 enum class NcclStep {
   kBeforeCall,
@@ -55,16 +57,6 @@ struct NcclEnding {
   NcclStep step;
   int victim;
   int signal;
-};
-
-// Shared by the ranks of a job.
-struct EndClock {
-  std::atomic<int64_t> ended_ns = 0;
-
-  void NoteEnd() { ended_ns.store(Clock::now().time_since_epoch() / 1ns); }
-  double SecondsSinceEnd() const {
-    return static_cast<double>(Clock::now().time_since_epoch() / 1ns - ended_ns.load()) * 1e-9;
-  }
 };
 
 class NcclRankThatMayEnd {
@@ -134,34 +126,20 @@ class NcclRankThatMayEnd {
   }
 
   std::string CheckAfter(const Error& error) {
-    std::string wrong;
     const double seconds = clock_.SecondsSinceEnd();
-    if (error.code() != ErrorCode::kPeerFailed) wrong += "not kPeerFailed; ";
-    if (error.message().find(fmt::format("rank {}", ending_.victim)) == std::string::npos) {
-      wrong += "does not name the rank; ";
-    }
-    if (!IsVictim() && seconds > kSecondsMax) wrong += "late; ";
+    std::string wrong = WrongFailure(error, group_.rank(), ending_.victim, seconds);
     const bool is_done =
         Good(LookUntil([this] { return rank_.stream().IsDone(); }, Clock::now() + 5s, {}));
     if (!is_done) wrong += "the stream is not done; ";
     if (!rank_.made()->result_state()->is_void()) wrong += "not void; ";
     if (nccl_->CommCount() != 0) wrong += "a communicator is left; ";
-    if (!GpuWorks()) wrong += "the GPU does not work; ";
+    if (!GpuWorks(nccl_.gpu(), rank_.gpu())) wrong += "the GPU does not work; ";
     const auto again = rank_.AllReduce({}, {.count = 1}, ReduceOp::kSum);
     if (again || again.error().code() != ErrorCode::kPeerFailed) wrong += "a later call; ";
     const size_t kept = KeptCount();
     rank_.Drop();
     if (KeptCount() != kept + 1) wrong += "the memory is not kept; ";
-    if (wrong.empty()) return "";
-    return fmt::format("{}after {:.2f} s: {}", wrong, seconds, error.message());
-  }
-
-  bool GpuWorks() {
-    device::DeviceStream stream = Good(rank_.gpu().MakeStream());
-    const device::DeviceMemory memory = Good(rank_.gpu().Allocate(64));
-    Must(stream.Fill(memory.begin(), std::byte{'y'}, 64));
-    Must(stream.Synchronize());
-    return nccl_.gpu().Peek(memory.begin(), 64) == std::string(64, 'y');
+    return FailureReport(wrong, seconds, error);
   }
 
   ranks::Group& group_;
@@ -173,41 +151,20 @@ class NcclRankThatMayEnd {
   RankOnDevice rank_;
 };
 
-class NcclEndJob {
- public:
-  explicit NcclEndJob(const NcclEnding& ending)
-      : ending_(ending),
-        clock_(*new (shared_.bytes().data()) EndClock()),
-        ranks_(kRanks, [this](ranks::Group& group) {
-          return NcclRankThatMayEnd(group, ending_, clock_).Run();
-        }) {}
-
-  void Check() {
-    INFO("step " << static_cast<int>(ending_.step) << ", victim " << ending_.victim << ", signal "
-                 << ending_.signal);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      if (rank != ending_.victim) CHECK(ranks_.EndOf(rank) == "");
-    }
-    if (ending_.signal == SIGSTOP) ranks_.Send(SIGCONT, ending_.victim);
-    CHECK(ranks_.EndOf(ending_.victim) == (ending_.signal == SIGSTOP ? "" : "killed"));
-  }
-
- private:
-  const NcclEnding ending_;
-  const SharedBytes shared_{4096};
-  EndClock& clock_;
-  RanksOnFile ranks_;
-};
-
 void CheckAll(const std::vector<NcclEnding>& endings) {
-  constexpr size_t kAtOnce = 6;
-  for (size_t first = 0; first < endings.size(); first += kAtOnce) {
-    std::vector<std::unique_ptr<NcclEndJob>> jobs;
-    for (size_t i = first; i < std::min(first + kAtOnce, endings.size()); ++i) {
-      jobs.push_back(std::make_unique<NcclEndJob>(endings[i]));
-    }
-    for (const auto& job : jobs) job->Check();
+  std::vector<EndPlan> plans;
+  for (const NcclEnding& ending : endings) {
+    plans.push_back(
+        {.text = fmt::format("step {}, victim {}, signal {}", static_cast<int>(ending.step),
+                             ending.victim, ending.signal),
+         .rank_count = kRanks,
+         .victim = ending.victim,
+         .signal = ending.signal,
+         .run = [ending](ranks::Group& group, EndClock& clock) {
+           return NcclRankThatMayEnd(group, ending, clock).Run();
+         }});
   }
+  test::CheckEndJobs(plans);
 }
 
 TEST_CASE(
