@@ -84,6 +84,9 @@ MAY_INCLUDE = {
     "sync/over_nccl": [
         "base", "ranks/group", "device", "kernels", "sync/reduce", "sync/collective",
         "sync/over_device"],
+    "sync/over_library": [
+        "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
+        "sync/collective", "sync/over_device"],
     "sync/over_wire": [
         "base", "ranks/group", "ranks/net", "ranks/health", "sync/reduce", "sync/collective"],
     "sync/over_device_wire": [
@@ -95,8 +98,8 @@ MAY_INCLUDE = {
     "sync/request": ["base", "sync/reduce"],
     "sync/on_device": [
         "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
-        "sync/collective", "sync/over_device", "sync/over_nccl", "sync/over_wire",
-        "sync/over_device_wire", "sync/request"],
+        "sync/collective", "sync/over_device", "sync/over_nccl", "sync/over_library",
+        "sync/over_wire", "sync/over_device_wire", "sync/request"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
@@ -105,11 +108,12 @@ MAY_INCLUDE = {
         "base", "ranks/health", "sync/request", "sync/graph", "sync/control", "sync/transport"],
     "sync/engine": [
         "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "device", "sync/reduce",
-        "sync/collective", "sync/over_device", "sync/over_wire", "sync/tiers", "sync/request",
+        "sync/collective", "sync/over_device", "sync/over_library", "sync/over_wire",
+        "sync/tiers", "sync/request",
         "sync/on_device", "sync/graph", "sync/control", "sync/transport", "sync/rounds"],
     "sync/over_mpi": [
-        "base", "ranks/health", "ranks/mpi", "sync/reduce", "sync/collective",
-        "sync/over_wire", "sync/transport"],
+        "base", "ranks/health", "ranks/mpi", "device", "sync/reduce", "sync/collective",
+        "sync/over_library", "sync/over_wire", "sync/transport"],
     "api/c": [
         "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/view",
         "load/records", "load/loader", "device", "feed", "sync/graph", "sync/engine",

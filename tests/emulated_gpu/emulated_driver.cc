@@ -131,6 +131,13 @@ const EmulatedControl kControl = {
           if (from != nullptr) std::memcpy(to, from, size_bytes);
           return from != nullptr;
         },
+    .Poke =
+        [](uint64_t address, const void* from, size_t size_bytes) {
+          const std::lock_guard lock(machine_mutex);
+          std::byte* const to = Machine().tables.Resolve(address, size_bytes);
+          if (to != nullptr) std::memcpy(to, from, size_bytes);
+          return to != nullptr;
+        },
 };
 
 }  // namespace

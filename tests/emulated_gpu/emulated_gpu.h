@@ -97,6 +97,8 @@ struct EmulatedControl {
   int (*CurrentDevice)();
   // Copies the bytes that the memory of a device holds now. False if there is no such live memory.
   bool (*Peek)(void* to, uint64_t address, size_t size_bytes);
+  // The other way: the memory of a device becomes these bytes now.
+  bool (*Poke)(uint64_t address, const void* from, size_t size_bytes);
 };
 
 }  // namespace lmdbio::test

@@ -8,6 +8,7 @@
 #include "lmdbio/ranks/mpi/mpi_thread.h"
 #include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
 #include "lmdbio/sync/over_mpi/mpi_device_memory.h"
+#include "lmdbio/sync/over_mpi/mpi_on_device.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
 
 namespace {
@@ -18,14 +19,20 @@ using namespace lmdbio;  // NOLINT: the whole file translates between C and C++
 Status MakeMpiParts(MPI_Comm communicator, ranks::Group& group, const api::SyncChoice& choice,
                     sync::SyncParts& parts) {
   Status allowed;
-  if (choice.has_mpi()) allowed = ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread);
+  const bool is_on_device = choice.options.device_collective == "mpi";
   const sync::MpiDeviceMemory answer = sync::QueryMpiDeviceMemory();
-  if (allowed && choice.options.device_collective == "mpi") {
-    allowed = sync::CheckMpiDeviceMemory(answer);
+  if (is_on_device) allowed = sync::CheckMpiDeviceMemory(answer);
+  if (allowed && (is_on_device || choice.has_mpi())) {
+    allowed = ranks::CheckMpiThread(ranks::MpiCaller::kAnyThread);
   }
   LMDBIO_TRY_VOID(ranks::Agree(group, std::move(allowed)));
   parts.device_note =
-      fmt::format("{}; messages between GPUs of several hosts do not use it", sync::TextOf(answer));
+      fmt::format("{}; {}", sync::TextOf(answer),
+                  is_on_device ? "it reduces tensors there"
+                               : "messages between GPUs of several hosts do not use it");
+  if (is_on_device) {
+    LMDBIO_TRY(parts.device_library, ranks::ForAll(group, sync::MpiOnDevice(communicator)));
+  }
   if (choice.has_mpi_transport) {
     LMDBIO_TRY(parts.transport, sync::MpiTransport(communicator, choice.options.tree_arity));
   }

@@ -30,13 +30,14 @@ LMDBIO_API int lmdbio_open_mpi_files(MPI_Comm communicator, const lmdbio_files* 
  * a shutdown, lmdbio_sync_close. lmdbio_sync_close runs in a thread that may call MPI. Without a
  * shutdown, it makes the operations of the other ranks fail.
  * communicator  duplicated; the library does not use the caller's communicator afterwards
- * Requires      MPI_Init before, at any level of thread support; collective and transport "mpi"
- *               need MPI_THREAD_MULTIPLE; lmdbio_sync_close before MPI_Finalize
+ * Requires      MPI_Init before, at any level of thread support; collective, transport and
+ *               device_collective "mpi" need MPI_THREAD_MULTIPLE; lmdbio_sync_close before
+ *               MPI_Finalize
  * Errors        as lmdbio_sync_open
  *               LMDBIO_INVALID_ARGUMENT  also if options differ between ranks; names both values
  *               LMDBIO_UNSUPPORTED       "mpi" at a lower level of thread support, names both
- *                                        levels; "shm" over several hosts; device_collective "mpi",
- *                                        with MPI's answer whether it takes memory of GPUs
+ *                                        levels; "shm" over several hosts; device_collective "mpi"
+ *                                        if MPI does not say that it takes memory of GPUs
  *               LMDBIO_PEER_FAILED       another rank had one of these */
 LMDBIO_API int lmdbio_sync_open_mpi(MPI_Comm communicator, const lmdbio_sync_options* options,
                                     lmdbio_sync** out_sync);

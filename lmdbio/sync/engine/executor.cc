@@ -361,7 +361,8 @@ Executor::Outcome Executor::ReduceOnDevice(std::span<const Request> requests,
                           .tasks = tasks,
                           .use = {.has_input = true, .has_output = true},
                           .prescale = first.prescale};
-  if (device_ != nullptr && device_->arena() != nullptr) {
+  const bool has_arena = device_ != nullptr && device_->arena() != nullptr;
+  if (has_arena && device_->collectives().Reduces(first.type, first.reduce_op)) {
     return CallInArena(
         staged, ResultPlace::kAnywhere,
         [&](const DeviceValues& values, uint64_t chunk, device::DeviceStream& stream) {

@@ -157,24 +157,32 @@ Result<std::unique_ptr<SyncDevice>> OpenDevice(const SyncOptions& options,
                           kernels::BuiltInKernels(), check);
 }
 
-// NCCL's kernels wait for each other, in no order of lmdbio.
-Status CheckNccl(const SyncOptions& options) {
+// A library of others reduces, in no order of lmdbio.
+// waiting  how it waits for other ranks
+Status CheckForLibrary(const SyncOptions& options, std::string_view waiting) {
+  const std::string& name = options.device_collective;
   if (options.device == 0) {
     return Fail(ErrorCode::kInvalidArgument,
-                "device_collective: 'nccl' needs a GPU for each rank: set the option device to 1 + "
-                "the number of the GPU");
+                fmt::format("device_collective: '{}' needs a GPU for each rank: set the option "
+                            "device to 1 + the number of the GPU",
+                            name));
   }
   if (options.device_order == "auto" || options.device_order == "host") return {};
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("device_order: '{}' is not possible with device_collective 'nccl', whose "
-                          "kernels wait for each other; use 'auto' or 'host'",
-                          options.device_order));
+              fmt::format("device_order: '{}' is not possible with device_collective '{}', whose "
+                          "{}; use 'auto' or 'host'",
+                          options.device_order, name, waiting));
 }
 
 // Only a caller with a communicator of MPI can ask it.
-Status CheckDeviceCollective(const SyncOptions& options) {
-  if (options.device_collective == "nccl") return CheckNccl(options);
+Status CheckDeviceCollective(const SyncOptions& options, const SyncParts& parts) {
+  if (options.device_collective == "nccl") {
+    return CheckForLibrary(options, "kernels wait for each other");
+  }
   if (options.device_collective != "mpi") return {};
+  if (parts.device_library != nullptr) {
+    return CheckForLibrary(options, "calls wait for other ranks on the host");
+  }
   return Fail(ErrorCode::kUnsupported,
               "device_collective: 'mpi' needs a communicator of an MPI that takes memory of GPUs");
 }
@@ -253,7 +261,7 @@ class Synchronizer::Impl {
   Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group,
                                                        const CollectivesMaker& maker);
   Status PinStaging();
-  Status MakeArena(ranks::Group& group);
+  Status MakeArena(ranks::Group& group, std::shared_ptr<BlockingLibrary> library);
   Status Enter(Task& task) const;
   Result<Handle> Add(Submission submission);
   Result<std::vector<Handle>> AddAll(std::vector<Submission> submissions);
@@ -304,11 +312,14 @@ Status Synchronizer::Impl::PinStaging() {
 }
 
 // Figures of a GPU are missing, so "auto" is the order that needs nothing.
-Status Synchronizer::Impl::MakeArena(ranks::Group& group) {
+Status Synchronizer::Impl::MakeArena(ranks::Group& group,
+                                     std::shared_ptr<BlockingLibrary> library) {
   SyncArenaOptions wanted;
   wanted.gradient_bytes = options.device_gradient_bytes;
   wanted.one_shot_bytes = options.device_one_shot_bytes;
   if (options.device_collective == "nccl") wanted.way = ArenaWay::kNccl;
+  if (options.device_collective == "mpi") wanted.way = ArenaWay::kLibrary;
+  wanted.library = std::move(library);
   wanted.buffer_bytes = AlignUp(
       options.device_buffer_bytes > 0 ? options.device_buffer_bytes : kArenaBytes, kCacheLineBytes);
   if (options.device_order != "auto") {
@@ -356,7 +367,7 @@ Status Synchronizer::Impl::Enter(Task& task) const {
 // rank that fails never leaves the others alone in the next step.
 Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   Status checked = options.Check();
-  if (checked) checked = CheckDeviceCollective(options);
+  if (checked) checked = CheckDeviceCollective(options, parts);
   LMDBIO_TRY_VOID(Agree(group, std::move(checked)));
   LMDBIO_TRY_VOID(ranks::AgreeOnWords(group, "the options", CommonWords(options, parts)));
   LMDBIO_TRY(placement, ranks::ForAll(group, PlaceRank(group, options.placement)));
@@ -376,7 +387,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   Status pinned = PinStaging();
   LMDBIO_TRY_VOID(Agree(group, std::move(pinned)));
   if (device != nullptr && options.device_collective != "staged") {
-    Status made = MakeArena(group);
+    Status made = MakeArena(group, std::move(parts.device_library));
     LMDBIO_TRY_VOID(Agree(group, std::move(made)));
   }
   Status placed =

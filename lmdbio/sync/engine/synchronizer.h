@@ -32,6 +32,7 @@
 #include "lmdbio/sync/engine/sync_options.h"
 #include "lmdbio/sync/graph/graph.h"
 #include "lmdbio/sync/on_device/device_tensor.h"
+#include "lmdbio/sync/over_library/blocking_library.h"
 #include "lmdbio/sync/request/request.h"
 #include "lmdbio/sync/transport/transport.h"
 
@@ -146,6 +147,7 @@ struct SyncParts {
   std::unique_ptr<ranks::Health> health;  // null: over shared memory and links between hosts
   std::unique_ptr<Transport> transport;   // null: over shared memory and links between hosts
   CollectivesMaker collectives;           // empty: by the options, without MPI
+  std::shared_ptr<BlockingLibrary> device_library;  // of device_collective "mpi"
   std::string device_note;  // a line of Description, if tensors on a GPU are taken; "": none
   // How answers about memory of a GPU are remembered. May differ between ranks. For comparisons.
   device::CacheCheck pointer_check = device::CacheCheck::kBufferId;

@@ -14,6 +14,7 @@
 #include "lmdbio/sync/over_device/device_collectives.h"
 #include "lmdbio/sync/over_device/event_wait.h"
 #include "lmdbio/sync/over_device_wire/device_wire.h"
+#include "lmdbio/sync/over_library/library_collectives.h"
 #include "lmdbio/sync/over_nccl/nccl_collectives.h"
 #include "lmdbio/sync/over_wire/link_wire.h"
 
@@ -100,6 +101,15 @@ Result<std::unique_ptr<ArenaCollectives>> SyncDevice::MakeCollectives(
     const WireTable& table, ranks::Health& health) {
   const uint64_t arena_bytes = buffer_offset_ + options.buffer_bytes;
   const std::function<Status()> check = [waits = waits_.get()] { return waits->Check(); };
+  if (options.way == ArenaWay::kLibrary) {
+    return LibraryCollectives::Make(group,
+                                    {.gpu = *device_,
+                                     .kernels = kernels_.get(),
+                                     .meetings = meetings,
+                                     .check = check,
+                                     .library = options.library},
+                                    arena_bytes);
+  }
   if (options.way == ArenaWay::kNccl) {
     return NcclCollectives::Make(group,
                                  {.gpu = *device_,

@@ -32,6 +32,7 @@
 #include "lmdbio/sync/on_device/staging_ring.h"
 #include "lmdbio/sync/over_device/arena_collectives.h"
 #include "lmdbio/sync/over_device/stream_order.h"
+#include "lmdbio/sync/over_library/blocking_library.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
@@ -48,6 +49,7 @@ struct TensorUse {
 enum class ArenaWay : uint8_t {
   kKernels,  // by DeviceCollectives, if the ranks can map the memory of each other
   kNccl,     // by NcclCollectives
+  kLibrary,  // by LibraryCollectives
 };
 
 // The memory of this GPU in which the ranks reduce:
@@ -61,6 +63,7 @@ struct SyncArenaOptions {
   OrderKind order = OrderKind::kHost;
   uint64_t one_shot_bytes = 0;  // DeviceCollectiveOptions::one_shot_bytes
   ArenaWay way = ArenaWay::kKernels;
+  std::shared_ptr<BlockingLibrary> library = nullptr;  // of kLibrary
 };
 
 // Threads: any, except those of the helper thread, and what makes and ends the object.
@@ -91,12 +94,12 @@ class SyncDevice {
   Status MakeRing(MutableBytes memory, uint64_t ample_bytes, ranks::Health& health);
   bool has_ring() const { return ring_ != nullptr; }
   // Collective over `group`. Makes the arena, if the ranks can reduce on their GPUs. Once, after
-  // MakeRing. With kNccl the ranks fail if they cannot.
+  // MakeRing. With kNccl and kLibrary the ranks fail if they cannot.
   // meetings  of the same ranks; outlive this
   // table     of messages between hosts
   // health    as in MakeRing
-  // Errors: as DeviceCollectives::Make, ArenaMover::Make, OpenLinkWire and DeviceWire::Make; with
-  //         kNccl as NcclCollectives::Make and ArenaMover::Make
+  // Errors: as ArenaMover::Make; and as DeviceCollectives::Make, OpenLinkWire and
+  //         DeviceWire::Make, or as NcclCollectives::Make, or as LibraryCollectives::Make
   Status MakeArena(ranks::Group& group, Collectives& meetings, const SyncArenaOptions& options,
                    const WireTable& table, ranks::Health& health);
   // Makes the memory of Place: that of the arena, or memory of this object without one. Once, after

@@ -2,7 +2,7 @@
 // copy those of one rank, as an interface.
 //
 // Each rank has its values in an arena, which is memory of its own GPU. device_collectives.h has
-// the way of kernels of lmdbio, and sync/over_nccl that of NCCL.
+// the way of kernels of lmdbio, sync/over_nccl that of NCCL, and sync/over_library that of MPI.
 //
 // Source: docs/device_collectives.md "Interfaces".
 #ifndef LMDBIO_SYNC_OVER_DEVICE_ARENA_COLLECTIVES_H_
@@ -56,6 +56,8 @@ class ArenaCollectives {
   // Where an AllReduce of these values leaves its result, until the next call.
   virtual device::DeviceAddress ResultOf(const DeviceValues& values) const = 0;
 
+  // Whether AllReduce takes such values. The same on every rank.
+  virtual bool Reduces(DataType /*type*/, ReduceOp /*op*/) const { return true; }
   // Collective. The values of every rank become the reduction of all of them. Returns when this
   // rank's work is enqueued on `stream`: behind what is there already, and what follows there sees
   // the result. It is void if a rank fails before it is computed: ask result_state() when that
@@ -63,6 +65,7 @@ class ArenaCollectives {
   // values     the same on every rank, except the offset and the place of the result
   // reduction  the same on every rank
   // stream  of the GPU; its work follows that of the streams of all earlier calls
+  // Requires: Reduces
   // Returns: kDeclined  no arena has changed
   // Errors: kInvalidArgument  the values are not inside the arena, or the scale of integers is not
   //                           finite; the other ranks are not asked

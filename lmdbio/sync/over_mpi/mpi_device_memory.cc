@@ -30,12 +30,11 @@ std::string_view TextOf(MpiDeviceMemory answer) {
 }
 
 Status CheckMpiDeviceMemory(MpiDeviceMemory answer) {
-  const std::string_view reason =
-      answer == MpiDeviceMemory::kTaken ? "; lmdbio does not pass it on to MPI yet" : "";
+  if (answer == MpiDeviceMemory::kTaken) return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("device_collective: 'mpi': {}{}; use 'auto', whose messages pass through "
+              fmt::format("device_collective: 'mpi': {}; use 'auto', whose messages pass through "
                           "pinned memory of the host",
-                          TextOf(answer), reason));
+                          TextOf(answer)));
 }
 
 }  // namespace lmdbio::sync

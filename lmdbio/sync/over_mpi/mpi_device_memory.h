@@ -3,7 +3,7 @@
 // An MPI that knows nothing of GPUs reads such an address as one of the host, and the process ends.
 // So MPI is asked at run time, and gets no such address before it has said that it takes them.
 //
-// Source: docs/device_wires.md "MPI".
+// Source: docs/device_mpi.md.
 #ifndef LMDBIO_SYNC_OVER_MPI_MPI_DEVICE_MEMORY_H_
 #define LMDBIO_SYNC_OVER_MPI_MPI_DEVICE_MEMORY_H_
 
@@ -26,9 +26,8 @@ MpiDeviceMemory QueryMpiDeviceMemory();
 // The answer, as a sentence: "MPI does not take memory of GPUs (MPIX_Query_cuda_support)".
 std::string_view TextOf(MpiDeviceMemory answer);
 
-// For programs that ask for messages of MPI with memory of GPUs.
-// Errors: kUnsupported  always: the answer is no or unknown, or lmdbio does not send such messages
-//                       yet; says which
+// For programs that ask MPI to reduce in memory of GPUs.
+// Errors: kUnsupported  the answer is no, or unknown; says which
 Status CheckMpiDeviceMemory(MpiDeviceMemory answer);
 
 }  // namespace lmdbio::sync
