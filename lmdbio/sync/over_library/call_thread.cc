@@ -41,10 +41,10 @@ void CallThread::Serve(CallSlot& slot) {
   while (true) {
     slot.changed.wait(lock, [&slot] { return slot.call || slot.is_over; });
     if (!slot.call) return;
-    std::function<Status()> call = std::exchange(slot.call, nullptr);
+    // Destroyed before the lock is given back, and so before Run returns.
+    const std::function<Status()> call = std::exchange(slot.call, nullptr);
     lock.unlock();
     Status result = call();
-    call = nullptr;
     lock.lock();
     slot.result = std::move(result);
     slot.changed.notify_all();

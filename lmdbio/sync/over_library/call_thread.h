@@ -22,7 +22,7 @@ class CallThread {
   CallThread& operator=(const CallThread&) = delete;
 
   // Makes the call in the thread, and waits, asleep, until it returns.
-  // call   owns all that it uses, because it goes on if it is given up
+  // call   owns all that it uses, because it goes on if it is given up; destroyed when it returns
   // check  called about every ranks::kHealthNap; an error gives the call up
   // Errors: those of `call` and `check`; kPeerFailed  an earlier call was given up
   Status Run(std::function<Status()> call, const std::function<Status()>& check);

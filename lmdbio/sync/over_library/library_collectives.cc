@@ -62,8 +62,9 @@ Result<CallOutcome> LibraryCollectives::AllReduce(const CallTag& tag, const Devi
       return library.AllReduce(array, op);
     };
   }
-  LMDBIO_TRY(const CallOutcome outcome,
-             Run({DigestOfReduction(tag, values, reduction), tag.is_declined}, call, stream));
+  LMDBIO_TRY(
+      const CallOutcome outcome,
+      Run({DigestOfReduction(tag, values, reduction), tag.is_declined}, std::move(call), stream));
   if (outcome == CallOutcome::kDeclined || reduction.scale == 1) return outcome;
   constexpr uint64_t kAtBegin[] = {0};
   const device::DeviceSpan place = {array.begin, array.size_bytes()};
@@ -84,7 +85,7 @@ Result<CallOutcome> LibraryCollectives::Broadcast(const CallTag& tag, const Devi
   if (place.size_bytes > 0) {
     call = [place, root](BlockingLibrary& library) { return library.Broadcast(place, root); };
   }
-  return Run({DigestOfBroadcast(tag, values, root), tag.is_declined}, call, stream);
+  return Run({DigestOfBroadcast(tag, values, root), tag.is_declined}, std::move(call), stream);
 }
 
 // Meetings of one host know the name of the rank.

@@ -1,6 +1,7 @@
 // Goal: if a rank is killed or stopped at any step of a bucket on its GPU, the others fail within 5
 // s with its name, their streams are done, and their GPUs still work. Method: ranks are processes,
-// each with devices of its own; the stand-in kills a rank in a call of the driver, or of NCCL.
+// each with devices of its own; the stand-in kills a rank in a call of the driver, or of NCCL. In
+// place of MPI there is a library that waits for a dead rank for ever.
 #include <bit>
 #include <chrono>
 #include <csignal>
@@ -17,6 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/sync/engine/device_job.h"
+#include "tests/sync/over_library/emulated_library.h"
 #include "tests/sync/over_nccl/nccl_control.h"
 
 namespace lmdbio::sync {
@@ -25,8 +27,10 @@ namespace {
 using namespace std::chrono_literals;
 using device::DeviceMemory;
 using test::EmulatedGpu;
+using test::EmulatedLibrary;
 using test::ForkedJob;
 using test::Good;
+using test::LibraryBoard;
 using test::ProgramOnDevice;
 using test::SumOnDevice;
 
@@ -52,12 +56,13 @@ struct JobEnding {
   int signal = SIGKILL;  // that the test sends
 
   bool is_by_nccl() const { return collective == "nccl"; }
+  bool is_by_library() const { return collective == "mpi"; }
   // The number of its GPU.
   int DeviceOf(int rank) const { return is_by_nccl() ? rank : 0; }
-  // That of floats whose bytes are kFilled: those of each host first, but not by NCCL.
+  // That of floats whose bytes are kFilled: those of each host first, but not by a library.
   float SumOfFilled() const {
     const auto one = std::bit_cast<float>(0x3F3F3F3F);
-    const int together = is_by_nccl() ? rank_count : ranks_per_host;
+    const int together = is_by_nccl() || is_by_library() ? rank_count : ranks_per_host;
     float sum = 0;
     for (int first = 0; first < rank_count; first += together) {
       float of_host = 0;
@@ -106,7 +111,9 @@ void KillInCallOfNccl(const std::string& fault) {
                                test::kKillInNccl);
 }
 
-std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending) {
+// board  of the library in place of MPI
+std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending,
+                    const LibraryBoard& board) {
   const bool has_fault = group.rank() == ending.victim && !ending.fault.empty();
   const bool is_of_nccl = ending.fault.starts_with("nccl");
   if (has_fault && !is_of_nccl) {
@@ -119,7 +126,11 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const JobEnding& ending
   options.device_collective = ending.collective;
   options.device_order = ending.order;
   options.device_buffer_bytes = 100'000;
-  auto made = Synchronizer::Create(group, options, {});
+  SyncParts parts;
+  if (ending.is_by_library()) {
+    parts.device_library = std::make_shared<EmulatedLibrary>(board, group.rank());
+  }
+  auto made = Synchronizer::Create(group, options, std::move(parts));
   if (!made) return "Create: " + made.error().message();
   if (has_fault && is_of_nccl) KillInCallOfNccl(ending.fault);
   const auto driver = device::SystemDriver();
@@ -168,20 +179,29 @@ class SharedDevices {
   test::TempDir folder_;
 };
 
+class EndedSyncJob {
+ public:
+  explicit EndedSyncJob(const JobEnding& ending)
+      : board_(ending.rank_count), job_(ending.rank_count, ending.ranks_per_host) {
+    job_.Start(
+        [&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending, board_); });
+  }
+  ForkedJob* operator->() { return &job_; }
+
+ private:
+  const SharedDevices devices_;
+  const LibraryBoard board_;
+  ForkedJob job_;
+};
+
 // Runs a job for each of them, all at the same time.
 void CheckEndings(const std::vector<JobEnding>& endings) {
-  std::vector<std::unique_ptr<SharedDevices>> devices;
-  std::vector<std::unique_ptr<ForkedJob>> jobs;
-  for (const JobEnding& ending : endings) {
-    devices.push_back(std::make_unique<SharedDevices>());
-    auto& job =
-        jobs.emplace_back(std::make_unique<ForkedJob>(ending.rank_count, ending.ranks_per_host));
-    job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
-  }
+  std::vector<std::unique_ptr<EndedSyncJob>> jobs;
+  for (const JobEnding& ending : endings) jobs.push_back(std::make_unique<EndedSyncJob>(ending));
   for (size_t i = 0; i < jobs.size(); ++i) {
     for (int rank = 0; rank < endings[i].rank_count; ++rank) {
       CAPTURE(endings[i].fault, rank);
-      CHECK(jobs[i]->EndOf(rank) == (rank == endings[i].victim ? "killed" : ""));
+      CHECK((*jobs[i])->EndOf(rank) == (rank == endings[i].victim ? "killed" : ""));
     }
   }
 }
@@ -288,26 +308,20 @@ TEST_CASE("A rank that is killed in any call of a reduction on the GPU is named 
 
 // Lets all jobs run for a while, and sends each victim its signal.
 void CheckSignals(const std::vector<JobEnding>& endings) {
-  std::vector<std::unique_ptr<SharedDevices>> devices;
-  std::vector<std::unique_ptr<ForkedJob>> jobs;
-  for (const JobEnding& ending : endings) {
-    devices.push_back(std::make_unique<SharedDevices>());
-    auto& job =
-        jobs.emplace_back(std::make_unique<ForkedJob>(ending.rank_count, ending.ranks_per_host));
-    job->Start([&](ranks::Group& group, ForkedJob& own) { return RunRank(group, own, ending); });
-  }
+  std::vector<std::unique_ptr<EndedSyncJob>> jobs;
+  for (const JobEnding& ending : endings) jobs.push_back(std::make_unique<EndedSyncJob>(ending));
   for (size_t i = 0; i < jobs.size(); ++i) {
-    REQUIRE(jobs[i]->AwaitReady());
-    jobs[i]->Send(endings[i].signal, endings[i].victim);
+    REQUIRE((*jobs[i])->AwaitReady());
+    (*jobs[i])->Send(endings[i].signal, endings[i].victim);
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     const JobEnding& ending = endings[i];
     CAPTURE(ending.collective, ending.order, ending.victim, ending.signal);
     for (int rank = 0; rank < ending.rank_count; ++rank) {
-      if (rank != ending.victim) CHECK(jobs[i]->EndOf(rank) == "");
+      if (rank != ending.victim) CHECK((*jobs[i])->EndOf(rank) == "");
     }
-    jobs[i]->Send(SIGCONT, ending.victim);
-    CHECK(jobs[i]->EndOf(ending.victim) == (ending.signal == SIGKILL ? "killed" : ""));
+    (*jobs[i])->Send(SIGCONT, ending.victim);
+    CHECK((*jobs[i])->EndOf(ending.victim) == (ending.signal == SIGKILL ? "killed" : ""));
   }
 }
 
@@ -394,6 +408,30 @@ TEST_CASE("A rank that is killed in any call of NCCL is named on all hosts",
     endings.push_back(ByNcclOnTwoHosts(victim, fault));
   }
   CheckEndings(endings);
+}
+
+JobEnding ByLibraryOnTwoHosts(int victim, const std::string& fault) {
+  JobEnding ending = OnTwoHosts(victim, fault, "host");
+  ending.collective = "mpi";
+  return ending;
+}
+
+TEST_CASE("A rank that ends while a library reduces is named on all hosts",
+          "[device_processes_sync]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  std::vector<JobEnding> endings;
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    for (const int victim : {0, 3}) {
+      endings.push_back(ByLibraryOnTwoHosts(victim, ""));
+      endings.back().signal = signal;
+    }
+  }
+  CheckSignals(endings);
+  CheckEndings({ByLibraryOnTwoHosts(1, "cuEventRecord:40:kill"),
+                ByLibraryOnTwoHosts(2, "cuMemcpyDtoDAsync:8:kill")});
 }
 
 TEST_CASE("A rank of several hosts that is killed in any call of a bucket is named on all of them",

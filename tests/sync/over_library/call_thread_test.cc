@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
@@ -34,6 +35,16 @@ TEST_CASE("CallThread makes calls in a thread of its own, one behind the other",
   REQUIRE(ids.size() == 3);
   CHECK(ids[0] != std::this_thread::get_id());
   CHECK((ids[0] == ids[1] && ids[1] == ids[2]));
+}
+
+TEST_CASE("A call is destroyed before the result is there", "[call_thread]") {
+  CallThread calls;
+  for (int i = 0; i < 100; ++i) {
+    auto memory = std::make_shared<int>(i);
+    const std::weak_ptr<int> watched = memory;
+    CHECK(calls.Run([memory = std::move(memory)] { return Status(); }, [] { return Status(); }));
+    CHECK(watched.expired());
+  }
 }
 
 TEST_CASE("A call that waits goes on while the check finds nothing", "[call_thread]") {

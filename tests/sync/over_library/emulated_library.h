@@ -25,7 +25,7 @@ namespace lmdbio::test {
 class LibraryBoard {
  public:
   static constexpr int kRanksMax = 4;
-  static constexpr size_t kSlotBytes = 64 << 10;
+  static constexpr size_t kSlotBytes = 256 << 10;
 
   explicit LibraryBoard(int rank_count)
       : size_(rank_count), arrived_(*new (shared_.bytes().data()) std::atomic<uint64_t>(0)) {}

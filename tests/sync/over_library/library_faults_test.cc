@@ -123,8 +123,12 @@ class LibraryFaultJob {
 
   // A synchronizer gives up, too, when a call has failed.
   void Fails(LibraryJobStage stage, RankOnDevice& rank, const Error& error) {
-    rank.health().GiveUp(error);
     end_.stage = stage;
+    if (is_victim_ && stage == LibraryJobStage::kFailed) {
+      const auto again = rank.AllReduce({}, {.count = 1}, ReduceOp::kSum);
+      if (again || again.error().code() != ErrorCode::kPeerFailed) Complain("a later call goes on");
+    }
+    rank.health().GiveUp(error);
     const std::string wrong = test::WrongEnd(error, group_.rank(), fault_.victim);
     if (!wrong.empty()) Complain(wrong);
     const std::string words = fault_.name.empty() ? "a fault of the test" : fault_.name;
