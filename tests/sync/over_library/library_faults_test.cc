@@ -217,6 +217,55 @@ std::string CallAfter(ranks::Group& group, const LibraryBoard& board, bool is_kn
   return has_waited ? "" : "no wait for the name of a rank";
 }
 
+// Meetings of one rank that keep the words of Stop.
+class StopListener final : public ForwardedCollectives {
+ public:
+  explicit StopListener(std::unique_ptr<Collectives> inner)
+      : ForwardedCollectives(std::move(inner)) {}
+  void Stop(const Error& why) override { words_ = why.message(); }
+  const std::string& words() const { return words_; }
+
+ private:
+  std::string words_;
+};
+
+// The words that the other ranks get when the library fails on a rank of `group`.
+std::string WordsForOthers(ranks::Group& group, const LibraryBoard& board) {
+  const EmulatedGpu gpu;
+  const auto solo = ranks::SoloGroup();
+  RankOnDevice rank(*solo, gpu.Open(0), {});
+  StopListener meetings(Good(HostCollectives(*solo, rank.health(), {.staging_bytes = 4096})));
+  const auto kernels = Good(kernels::DeviceKernels::Load(rank.gpu(), test::EmulatedKernelImage()));
+  const auto library = std::make_shared<EmulatedLibrary>(
+      board, 0, [](int) { return Status(Fail(ErrorCode::kInternal, "it is broken")); });
+  const auto made = Good(LibraryCollectives::Make(group,
+                                                  {.gpu = rank.gpu(),
+                                                   .kernels = kernels.get(),
+                                                   .meetings = meetings,
+                                                   .check = [] { return Status(); },
+                                                   .library = library},
+                                                  4096));
+  if (made->AllReduce({}, {.count = 4}, ReduceOp::kSum, rank.stream())) return "no error";
+  return meetings.words();
+}
+
+// Meetings of one host find the name themselves; messages between hosts carry what they are given.
+TEST_CASE("The failure of a library carries the name of its rank to other hosts",
+          "[library_faults]") {
+  const bool is_one_host = GENERATE(true, false);
+  CAPTURE(is_one_host);
+  const std::string right = is_one_host ? "it is broken" : "rank 0: it is broken";
+  const LibraryBoard board(1);
+  RanksOnFile ranks(
+      2,
+      [&](ranks::Group& group) {
+        const std::string words = WordsForOthers(group, board);
+        return words == right ? std::string() : words;
+      },
+      is_one_host ? 2 : 1);
+  CHECK(ranks.Reports() == "");
+}
+
 TEST_CASE("A failure of the library waits for the name of a rank that may be the reason",
           "[library_faults]") {
   const bool is_known = GENERATE(true, false);
