@@ -40,7 +40,8 @@ using MergeExtra = std::function<Result<std::vector<std::byte>>(Bytes a, Bytes b
 struct CoordinatorOptions {
   std::string kind = "cache";      // "horovod", "cache" or "hierarchical"
   uint32_t cache_capacity = 1024;  // responses; 0: none, and every tensor is negotiated each time
-  MergeExtra merge;                // MergeProposals of sync/graph/plan.h; empty: all must be equal
+  // MergeProposals of sync/graph/plan_learner.h; empty: all must be equal
+  MergeExtra merge;
 };
 
 // Counts since the coordinator was made.

@@ -15,7 +15,7 @@
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/engine/engine.h"
 #include "lmdbio/sync/engine/task.h"
-#include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/graph/plan_learner.h"
 #include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/request_checks.h"

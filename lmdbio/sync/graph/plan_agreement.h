@@ -24,6 +24,7 @@
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/graph/graph.h"
 #include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/graph/plan_learner.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {

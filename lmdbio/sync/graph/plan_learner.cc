@@ -1,3 +1,5 @@
+#include "lmdbio/sync/graph/plan_learner.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -5,8 +7,6 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
-
-#include "lmdbio/sync/graph/plan.h"
 
 namespace lmdbio::sync {
 namespace {

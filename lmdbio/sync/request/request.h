@@ -53,7 +53,7 @@ struct Request {
   // group was made from an iteration (sync/graph/grouping.h)
   std::string group;
   uint32_t group_size = 0;       // tensors of the group
-  std::vector<std::byte> extra;  // kAdoptPlan: the proposal (sync/graph/plan.h)
+  std::vector<std::byte> extra;  // kAdoptPlan: the proposal (sync/graph/plan_learner.h)
 
   uint64_t element_count() const;
   uint64_t byte_count() const;         // of all elements

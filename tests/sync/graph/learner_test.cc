@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/graph/plan_learner.h"
 #include "tests/support/catch.h"
 #include "tests/sync/graph/plan_cases.h"
 
