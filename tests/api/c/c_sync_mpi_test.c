@@ -515,6 +515,7 @@ int main(int argc, char** argv) {
     test_one_rank_wants_mpi(1);
     test_one_rank_wants_mpi(0);
     test_one_rank_leaves("mpi");
+    test_device_memory_is_refused();
     test_stall_in_mpi();
   } else {
     test_sums("topo", "event", NULL, NULL);
