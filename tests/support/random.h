@@ -1,4 +1,5 @@
-// tests/support/random.h - the same "random" numbers on every machine and compiler, from a seed.
+// tests/support/random.h - the same "random" numbers on every machine and compiler, from a seed,
+// and checks of many random cases.
 //
 // Fixtures do not use the distributions of <random>, because they differ between standard
 // libraries. The generator is Vigna's SplitMix64.
@@ -6,7 +7,10 @@
 #define LMDBIO_TESTS_SUPPORT_RANDOM_H_
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +56,21 @@ class Random {
  private:
   uint64_t state_;
 };
+
+// Runs `check` for a number of seeds. Throws at the first that does not return "", which fails a
+// test. LMDBIO_TEST_SEED=N runs seed N alone; LMDBIO_TEST_SEEDS=N runs N seeds.
+inline void ForSeeds(uint64_t seed_count, const std::function<std::string(uint64_t seed)>& check) {
+  const char* only = std::getenv("LMDBIO_TEST_SEED");
+  const char* count = std::getenv("LMDBIO_TEST_SEEDS");
+  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 0;
+  if (only != nullptr) seed_count = 1;
+  if (only == nullptr && count != nullptr) seed_count = std::strtoull(count, nullptr, 10);
+  for (uint64_t seed = first; seed < first + seed_count; ++seed) {
+    const std::string problem = check(seed);
+    if (problem.empty()) continue;
+    throw std::runtime_error("LMDBIO_TEST_SEED=" + std::to_string(seed) + ": " + problem);
+  }
+}
 
 }  // namespace lmdbio::test
 #endif  // LMDBIO_TESTS_SUPPORT_RANDOM_H_

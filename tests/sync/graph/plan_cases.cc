@@ -1,7 +1,6 @@
 #include "tests/sync/graph/plan_cases.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include <fmt/format.h>
@@ -31,20 +30,6 @@ Request RandomTensor(Random& random, const std::string& name, uint32_t kinds) {
 }
 
 }  // namespace
-
-void ForSeeds(uint64_t seed_count, const std::function<std::string(uint64_t seed)>& check) {
-  const char* only = std::getenv("LMDBIO_TEST_SEED");
-  const char* count = std::getenv("LMDBIO_TEST_SEEDS");
-  const uint64_t first = only != nullptr ? std::strtoull(only, nullptr, 10) : 0;
-  if (only != nullptr) seed_count = 1;
-  if (only == nullptr && count != nullptr) seed_count = std::strtoull(count, nullptr, 10);
-  for (uint64_t seed = first; seed < first + seed_count; ++seed) {
-    const std::string problem = check(seed);
-    if (problem.empty()) continue;
-    FAIL("LMDBIO_TEST_SEED=" << seed << ": " << problem);
-  }
-  SUCCEED();
-}
 
 Request TensorOf(const std::string& name, int64_t count) {
   Request tensor;

@@ -3,7 +3,6 @@
 #define LMDBIO_TESTS_SYNC_GRAPH_PLAN_CASES_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,8 @@
 
 namespace lmdbio::sync::test {
 
+using lmdbio::test::ForSeeds;
 using lmdbio::test::Random;
-
-// Runs `check` for a number of seeds and fails at the first that does not return "".
-// LMDBIO_TEST_SEED=N runs seed N alone; LMDBIO_TEST_SEEDS=N runs N seeds.
-void ForSeeds(uint64_t seed_count, const std::function<std::string(uint64_t seed)>& check);
 
 // A kAllReduce of `count` float32.
 Request TensorOf(const std::string& name, int64_t count);
