@@ -100,6 +100,7 @@ MAY_INCLUDE = {
         "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
         "sync/collective", "sync/over_device", "sync/over_nccl", "sync/over_library",
         "sync/over_wire", "sync/over_device_wire", "sync/request"],
+    "sync/schedule": ["base"],
     "sync/graph": ["base", "sync/request"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
