@@ -184,29 +184,34 @@ TEST_CASE("A model of a known network is right to 1 % at sizes that were not tri
   });
 }
 
-// The error is that of a point that the model does not know. It is about that of the model: more,
+// The error is that of a point that the model does not know. It is more than that of the model,
 // because the points beside it are far away, and less if they are wrong in the same way.
-TEST_CASE("A noisy model is wrong by twice its error at most", "[schedule]") {
-  ForSeeds(1'000, [](uint64_t seed) -> std::string {
+TEST_CASE("The error of a noisy model covers the truth", "[schedule]") {
+  constexpr int kNetworks = 1000;
+  int covered_count = 0;
+  for (uint64_t seed = 0; seed < kNetworks; ++seed) {
     Random random(seed);
     const KnownNetwork network(random);
     Samples samples;
     for (const uint64_t bytes : TrialSizes()) {
-      const double noise = 1 + static_cast<double>(random.Below(401)) / 2000 - 0.1;
+      const double noise = 0.9 + static_cast<double>(random.Below(401)) / 2000;
       samples.push_back(
           {bytes, static_cast<int64_t>(noise * network.TimeOf(static_cast<double>(bytes)))});
     }
     const TransferModel model = ModelOf(samples);
-    if (!model.error_permille()) return "no error is told";
+    REQUIRE(model.error_permille());
     const double told = static_cast<double>(*model.error_permille()) / 1000;
+    double greatest = 0;
     for (int i = 0; i < 50; ++i) {
-      const uint64_t bytes = random.Between(1 << 10, 16 << 20);
-      if (RelativeError(model, network, bytes) > 2 * told + 0.001) {
-        return fmt::format("{} bytes: {} > {}", bytes, RelativeError(model, network, bytes), told);
-      }
+      greatest =
+          std::max(greatest, RelativeError(model, network, random.Between(1 << 10, 16 << 20)));
     }
-    return "";
-  });
+    CAPTURE(seed, told, greatest);
+    CHECK(greatest <= 2 * told + 0.001);
+    CHECK(told <= 0.6);  // the noise is 0.1; behind the last point it counts up to five times
+    if (greatest <= told) ++covered_count;
+  }
+  CHECK(covered_count >= kNetworks * 9 / 10);
 }
 
 TEST_CASE("The error of a model is that of a point that it does not know", "[schedule]") {
