@@ -35,11 +35,14 @@ class PlayedProgram {
       : units_(units),
         steps_(steps),
         length_ns_(length_ns),
-        model_(model),
         submitted_(kPlayedCount * units.size(), kNotYet),
         done_(kPlayedCount * units.size(), kNotYet),
         last_steps_(units.size()) {
-    for (size_t step = 0; step < steps.size(); ++step) last_steps_[steps[step].unit] = step;
+    step_ns_.reserve(steps.size());
+    for (size_t step = 0; step < steps.size(); ++step) {
+      step_ns_.push_back(model.TimeOf(steps[step].bytes));
+      last_steps_[steps[step].unit] = step;
+    }
     for (size_t iteration = 0; iteration < kPlayedCount; ++iteration) {
       for (size_t unit = 0; unit < units.size(); ++unit) {
         events_.push_back({SubmissionOf(iteration, unit), iteration, false, unit});
@@ -54,8 +57,7 @@ class PlayedProgram {
     const int64_t stall_ns = PlayUntil(kPlayedCount - 1);
     const int64_t last_stall_ns = PlayUntil(kPlayedCount) - stall_ns;
     int64_t channel_ns = 0;
-    for (const TransferStep& step : steps_)
-      channel_ns = AddNs(channel_ns, model_.TimeOf(step.bytes));
+    for (const int64_t step_ns : step_ns_) channel_ns = AddNs(channel_ns, step_ns);
     const int64_t played_ns = std::max(AddNs(length_ns_, last_stall_ns), channel_ns);
     return {played_ns, played_ns - length_ns_};
   }
@@ -98,14 +100,14 @@ class PlayedProgram {
     LMDBIO_CHECK(iteration < kPlayedCount);
     const TransferStep& step = steps_[index];
     const int64_t begin_ns = std::max(free_ns_, Submit(iteration, step.unit));
-    free_ns_ = AddNs(begin_ns, model_.TimeOf(step.bytes));
+    free_ns_ = AddNs(begin_ns, step_ns_[index]);
     if (last_steps_[step.unit] == index) done_[iteration * units_.size() + step.unit] = free_ns_;
   }
 
   std::span<const TransferUnit> units_;
   const std::vector<TransferStep>& steps_;
   const int64_t length_ns_;
-  const TransferModel& model_;
+  std::vector<int64_t> step_ns_;     // [steps]
   std::vector<PlayedEvent> events_;  // in the order of the program
   size_t played_count_ = 0;          // of events_
   int64_t stall_ns_ = 0;             // all stops so far

@@ -152,9 +152,9 @@ bool TransferModel::IsAboveThreshold(uint64_t bytes) const {
   return 5 * WideOf(TimeOf(2 * bytes)) > 8 * WideOf(TimeOf(bytes));
 }
 
-// f(2x) - 1.6 f(x) is straight between the points and their halves. Half of an odd size lies between
-// two sizes. If the difference is positive at the end of such a piece and not at its begin, its
-// first positive x is found by halving.
+// f(2x) - 1.6 f(x) is straight between the points and their halves. Half of an odd size lies
+// between two sizes. If the difference is positive at the end of such a piece and not at its begin,
+// its first positive x is found by halving.
 uint64_t TransferModel::Threshold() const {
   std::vector<uint64_t> ends = {kBytesMax};
   for (const TransferSample& point : points_) {

@@ -163,15 +163,14 @@ class PassBins {
 // The third stage of 4.3: outside of the pass, where the iteration grows less.
 void PlaceOutside(size_t unit, const TransferUnit& times, int64_t ns, int64_t backward_end_ns,
                   PassBins& backward, PassBins& forward) {
-  const int64_t tail_ns = backward.EndOr(backward_end_ns);
+  const int64_t tail_ns = backward.EndOr(times.ready_ns);
   const int64_t begin_ns = std::max(times.ready_ns, tail_ns);
   const int64_t tail_growth_ns = begin_ns + ns - std::max(tail_ns, backward_end_ns);
   const int64_t head_ns = forward.BeginOr(kScheduleEndNs);
   const int64_t end_ns = std::min(head_ns, times.due_ns);
   const int64_t head_begin_ns = std::max(end_ns - ns, -kScheduleEndNs);
   const int64_t head_growth_ns = std::min(head_ns, backward_end_ns) - head_begin_ns;
-  // A unit that is due before the end of the backward pass is late everywhere beside the other one.
-  if (times.due_ns < backward_end_ns || tail_growth_ns <= head_growth_ns) {
+  if (tail_growth_ns <= head_growth_ns) {
     backward.Place(unit, {begin_ns, AddNs(begin_ns, ns)});
   } else {
     forward.Place(unit, {head_begin_ns, end_ns});

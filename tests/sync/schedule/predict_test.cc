@@ -98,6 +98,9 @@ TEST_CASE("A unit that is submitted after a wait comes from a rank that does not
   const Units units = {UnitOf(60, 90, 10), UnitOf(0, 40, 10)};
   // The wait at 40 ends at 80. The submission at 60 was not delayed by it.
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 140);
+  // Neither is a slice after the wait: it ends at 90, and the wait at 65 begins at 105.
+  const Units sliced = {UnitOf(60, 65, 20, 10), UnitOf(0, 40, 10)};
+  CHECK(LengthOf(sliced, {{0, 0, 64}, {1, 0, 64}, {0, 64, 64}}, 100) == 140);
 }
 
 // Without waits before submissions, the channel and the program can be played on one time line.

@@ -220,6 +220,8 @@ TEST_CASE("The error of a model is that of a point that it does not know", "[sch
   // Without (200, 100): 200 in 200. Without (300, 300): 300 in 100 + 0. The first is not left out.
   CHECK(ModelOf({{100, 99}, {200, 100}, {300, 301}}).error_permille() == 1000);
   CHECK(ModelOf({{100, 100}, {200, 200}, {300, 400}}).error_permille() == 250);
+  // Without (300, 301): 500 in 300.
+  CHECK(ModelOf({{100, 100}, {200, 300}, {300, 301}}).error_permille() == 661);
   // A sample that was dropped: 150 in 140 instead of 300.
   CHECK(ModelOf({{100, 100}, {200, 180}, {150, 280}}).error_permille() == 500);
   CHECK(ModelOf({{1, 1}, {2, int64_t{1} << 45}, {3, (int64_t{1} << 45) + 1}}).error_permille() <=

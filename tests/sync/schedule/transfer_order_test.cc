@@ -195,26 +195,18 @@ TEST_CASE("Bins take the first gap of the backward pass, and the last one of the
   CHECK(UnitsIn(OrderInBins(units, model, 300)) == std::vector<size_t>{1, 3, 0, 2, 4, 7, 5, 6});
 }
 
+// The backward pass ends with the unit that is ready at 130. In both cases the first unit takes all
+// or a part of the forward pass, and the others, of which the second one is smaller, fit nowhere.
 TEST_CASE("Bins place the rest where the iteration grows less", "[schedule]") {
   const TransferModel model = StraightModel(0, 10);
-  SECTION("before the forward pass, beside which some time is left") {
-    // [0, 100] and [20, 120] are beside the backward pass of 130 ns; nothing else fits.
-    const Units units = {UnitOf(0, 400, 768), UnitOf(130, 200, 640)};
-    CHECK(UnitsIn(OrderInBins(units, model, 400)) == std::vector<size_t>{0, 1});
-    const Units late = {UnitOf(20, 400, 640), UnitOf(130, 200, 641), UnitOf(130, 400, 1280)};
-    // Unit 2 is placed in [200, 400], so 70 ns are left for unit 1 before it is due.
-    CHECK(UnitsIn(OrderInBins(late, model, 400)) == std::vector<size_t>{0, 1, 2});
-  }
-  SECTION("behind the backward pass, beside which some time is left") {
-    // Beside the forward pass, [100, 180] is taken. Unit 1 needs 100 ns: 60 are left beside the
-    // backward pass, and none before unit 0.
-    const Units units = {UnitOf(100, 180, 512), UnitOf(40, 170, 640)};
-    CHECK(UnitsIn(OrderInBins(units, model, 180)) == std::vector<size_t>{1, 0});
-  }
-  SECTION("a unit that is due before the end of the backward pass stays beside it") {
-    const Units units = {UnitOf(0, 50, 640), UnitOf(90, 150, 448)};
-    CHECK(UnitsIn(OrderInBins(units, model, 150)) == std::vector<size_t>{0, 1});
-  }
+  // Beside the forward pass [200, 400] is taken. Before it, 110 ns for unit 1 make the iteration
+  // grow by 40, and then 100 ns for unit 2 by 100, as behind the backward pass.
+  const Units ahead = {UnitOf(130, 400, 1280), UnitOf(130, 400, 704), UnitOf(130, 400, 640)};
+  CHECK(UnitsIn(OrderInBins(ahead, model, 400)) == std::vector<size_t>{2, 1, 0});
+  // [130, 330] is taken. Unit 1 is ready at 40: behind the backward pass, 100 ns make the iteration
+  // grow by 10. Then it grows by 90 for unit 2 on either side.
+  const Units behind = {UnitOf(130, 330, 1280), UnitOf(40, 200, 640), UnitOf(60, 200, 576)};
+  CHECK(UnitsIn(OrderInBins(behind, model, 330)) == std::vector<size_t>{1, 2, 0});
 }
 
 TEST_CASE("Bins make each byte once and respect needs", "[schedule]") {
