@@ -5,7 +5,6 @@
 #include <functional>
 #include <numeric>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 #include "lmdbio/base/check.h"
@@ -68,13 +67,11 @@ class PlayedProgram {
     return BeginOf(iteration) + units_[unit].ready_ns;
   }
 
-  // Plays all that comes before an iteration. Returns all stops so far.
+  // Plays all that comes before the program clock begins an iteration. Returns all stops so far.
   int64_t PlayUntil(size_t end) {
     for (; played_count_ < events_.size(); ++played_count_) {
       const PlayedEvent& event = events_[played_count_];
-      const bool is_before = event.program_ns < BeginOf(end) ||
-                             (event.program_ns == BeginOf(end) && event.iteration < end);
-      if (!is_before) break;
+      if (event.program_ns >= BeginOf(end)) break;
       const size_t place = event.iteration * units_.size() + event.unit;
       if (!event.is_wait) {
         Submit(event.iteration, event.unit);

@@ -180,6 +180,7 @@ void PlaceOutside(size_t unit, const TransferUnit& times, int64_t ns, int64_t ba
 std::vector<TransferStep> WholeSteps(std::span<const TransferUnit> units,
                                      const std::vector<size_t>& order) {
   std::vector<TransferStep> steps;
+  steps.reserve(order.size());
   for (const size_t unit : order) steps.push_back({unit, 0, units[unit].bytes});
   return steps;
 }
