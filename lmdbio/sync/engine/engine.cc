@@ -333,24 +333,24 @@ Result<Handle> Engine::FollowOrder(std::vector<OrderedTensor> order) {
 }
 
 Status Engine::StepPlan() {
-  // One bucket a step. So submissions, waits and failures that came meanwhile count before the next
-  // one.
-  LMDBIO_TRY(const PlanDriver::PlanStep outcome, plans_.Step(Clock::now()));
+  // One collective call a step. So submissions, waits and failures that came meanwhile count before
+  // the next one.
+  LMDBIO_TRY(const PlanDriver::PlanStepOutcome outcome, plans_.Step(Clock::now()));
   switch (outcome) {
-    case PlanDriver::PlanStep::kSent:
+    case PlanDriver::PlanStepOutcome::kMade:
       break;
-    case PlanDriver::PlanStep::kIdle:
+    case PlanDriver::PlanStepOutcome::kIdle:
       // No wake-up before the next bucket is complete: fewer of them can change nothing.
       Rest({.limit = RoundDriver::kIdleTick, .submission_count = plans_.missing_count()});
       break;
-    case PlanDriver::PlanStep::kAbandoned:
+    case PlanDriver::PlanStepOutcome::kAbandoned:
       ReturnToRounds();
       break;
   }
   return {};
 }
 
-// Every rank comes here after the same bucket. OnAbandoned comes before SetWaits, because the
+// Every rank comes here after the same step. OnAbandoned comes before SetWaits, because the
 // agreement decides whether the queue must report waits from now on.
 void Engine::ReturnToRounds() {
   AbandonedPlan abandoned = plans_.TakeAbandoned();

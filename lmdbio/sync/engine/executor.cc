@@ -21,9 +21,9 @@ void CopyIfApart(std::byte* to, const std::byte* from, uint64_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
-// Copies one tensor. The prescale is part of the copy, so it needs no pass of its own.
-void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from) {
-  Scale(request.type, request.prescale, to, from, request.element_count());
+// Copies elements of a tensor. The prescale is part of the copy, so it needs no pass of its own.
+void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from, uint64_t count) {
+  Scale(request.type, request.prescale, to, from, count);
 }
 
 Reduction ReductionOf(const Request& request) { return {request.reduce_op, request.postscale}; }
@@ -164,10 +164,11 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
     const auto part = requests.subspan(begin, end - begin);
     const auto part_tasks = tasks.subspan(begin, end - begin);
     const bool is_on_device = part[0].memory == MemoryKind::kDevice;
-    LMDBIO_TRY(const CallOutcome outcome, is_on_device ? ReduceOnDevice(part, part_tasks, tag)
-                                          : part.size() == 1
-                                              ? ReduceAlone(part[0], part_tasks[0], tag)
-                                              : ReduceFused(part, part_tasks, tag));
+    LMDBIO_TRY(const CallOutcome outcome,
+               is_on_device ? ReduceOnDevice(part, part_tasks, tag)
+               : part.size() == 1
+                   ? PerformSlice(part[0], {0, part[0].element_count()}, part_tasks[0], tag)
+                   : ReduceFused(part, part_tasks, tag));
     if (outcome == CallOutcome::kDeclined) return outcome;
     tag.digest = tag.digest * 31 + 1;
     begin = end;
@@ -177,25 +178,30 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
 
 // Reduces in the memory of the output, without the fusion buffer. If input and output are the same
 // memory, a prescale overwrites the input before the ranks have compared their tags. Only such a
-// call needs a copy of the input, which is restored if the call is declined.
-Executor::Outcome Executor::ReduceAlone(const Request& request, Task* task, const CallTag& tag) {
-  const uint64_t count = request.element_count();
-  const uint64_t bytes = request.byte_count();
+// call needs a copy of the input, which is restored if the call is declined. After the first
+// elements of a tensor no call is declined.
+Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange range, Task* task,
+                                         const CallTag& tag) {
+  const uint64_t offset = range.begin * ElementBytes(request.type);
+  const uint64_t bytes = range.count * ElementBytes(request.type);
   std::unique_ptr<std::byte[]> zeros;
   std::unique_ptr<std::byte[]> original;  // restored if the call is declined
-  std::byte* output = task == nullptr ? nullptr : task->submission.output;
+  std::byte* output = nullptr;
   if (task == nullptr) {
     zeros = std::make_unique<std::byte[]>(bytes);
     output = zeros.get();
   } else {
-    if (output == task->submission.input && request.prescale != 1) {
+    const std::byte* const input = task->submission.input + offset;
+    output = task->submission.output + offset;
+    if (output == input && request.prescale != 1 && range.begin == 0) {
       original = std::make_unique_for_overwrite<std::byte[]>(bytes);
       CopyIfApart(original.get(), output, bytes);
     }
-    CopyPrescaled(request, output, task->submission.input);
+    CopyPrescaled(request, output, input, range.count);
   }
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return collectives_.AllReduce(tag, Values{output, count, request.type}, ReductionOf(request));
+    return collectives_.AllReduce(tag, Values{output, range.count, request.type},
+                                  ReductionOf(request));
   });
   if (!outcome) {
     KeepIfWritten(std::move(zeros));
@@ -237,7 +243,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     const uint64_t bytes = requests[i].byte_count();
     const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
     if (tasks[i] != nullptr) {
-      CopyPrescaled(requests[i], place, tasks[i]->submission.input);
+      CopyPrescaled(requests[i], place, tasks[i]->submission.input, requests[i].element_count());
       // The gaps are reduced along with the tensors, so they must be initialised.
       std::memset(place + bytes, 0, end - places.offsets[i] - bytes);
     } else {
@@ -522,7 +528,7 @@ Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task,
   auto* brought = const_cast<std::byte*>(input);
   if (task == nullptr || request.prescale != 1) {
     values.resize(bytes);
-    if (task != nullptr) CopyPrescaled(request, values.data(), input);
+    if (task != nullptr) CopyPrescaled(request, values.data(), input, count);
     brought = values.data();
   }
   const uint64_t own_count = own_rows * row_count;

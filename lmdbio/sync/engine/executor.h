@@ -24,6 +24,12 @@
 
 namespace lmdbio::sync {
 
+// Some elements of a tensor.
+struct ElementRange {
+  uint64_t begin = 0;
+  uint64_t count = 0;
+};
+
 struct ExecutorCounters {
   uint64_t collective_count = 0;
   uint64_t collective_bytes = 0;
@@ -50,6 +56,15 @@ class Executor {
   // Returns: kDeclined  no tensor has changed
   // Errors: as Collectives, and as StagingRing::Run and ArenaMover::Run
   Result<CallOutcome> Perform(const Response& response, std::span<Task* const> tasks, CallTag tag);
+
+  // Collective. Reduces some elements of a kAllReduce on the host, in the memory of the output.
+  // Calls for all elements of a tensor in ascending order do the same as Perform.
+  // task  null: this rank has joined, and contributes zeros
+  // Returns: kDeclined  no tensor has changed, if the elements are the first ones. The ranks cannot
+  //                     decline other elements
+  // Errors: as Collectives
+  Result<CallOutcome> PerformSlice(const Request& request, ElementRange range, Task* task,
+                                   const CallTag& tag);
 
   // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
   // Returns: kDeclined
@@ -83,7 +98,6 @@ class Executor {
     std::shared_ptr<const ResultState> result_state = nullptr;
   };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
-  Outcome ReduceAlone(const Request& request, Task* task, const CallTag& tag);
   Outcome ReduceFused(std::span<const Request> requests, std::span<Task* const> tasks,
                       const CallTag& tag);
   Outcome ReduceOnDevice(std::span<const Request> requests, std::span<Task* const> tasks,

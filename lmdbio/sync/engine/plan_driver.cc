@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::sync {
@@ -25,6 +27,7 @@ void PlanDriver::Follow(Plan plan, const std::vector<Request>& pending) {
     const int64_t rows = first.shape.empty() ? 1 : first.shape[0];
     response.rows.assign(static_cast<size_t>(parts_.collectives.size()), rows);
   }
+  followed_->numbers.resize(followed.buckets().size());
   ++parts_.counters.plan_count;
   parts_.tracer.PlanAdopted(followed.epoch());
   static_cast<void>(parts_.transport.take_ring());  // it was for a round
@@ -44,21 +47,23 @@ void PlanDriver::Submit(const Request& request) {
 
 // The order of the questions matters:
 //
-//   must decline?      -> decline: a full bucket must not leave after the program left the plan
-//   next bucket full?  -> send it
-//   wake-up?           -> a peer waits for this bucket, or has given up: look at its health
-//   patience over?     -> decline
-Result<PlanDriver::PlanStep> PlanDriver::Step(Clock::time_point now) {
-  if (!followed_->must_decline) {
-    if (const Bucket* const bucket = followed_->progress.TakeReady()) return SendBucket(*bucket);
-    if (parts_.transport.take_ring()) {
-      followed_->is_called = true;
-      LMDBIO_TRY_VOID(parts_.health.Check());
-    }
-    if (is_out_of_patience(now)) followed_->must_decline = true;
+//   must decline, and a bucket begins?  -> decline: a full bucket must not leave after the program
+//                                          left the plan
+//   next step possible?                 -> make it, also to complete a bucket of an abandoned plan
+//   wake-up?                            -> a peer waits for this step, or has given up: look at its
+//                                          health
+//   patience over?                      -> decline; without a tensor only a step that begins a
+//                                          bucket is impossible
+Result<PlanDriver::PlanStepOutcome> PlanDriver::Step(Clock::time_point now) {
+  const PlanProgress& progress = followed_->progress;
+  if (followed_->must_decline && progress.is_at_begin()) return Decline();
+  if (const PlanStep* const step = progress.ReadyStep()) return Make(*step);
+  if (parts_.transport.take_ring()) {
+    followed_->is_called = true;
+    LMDBIO_TRY_VOID(parts_.health.Check());
   }
-  if (followed_->must_decline) return Decline();
-  return PlanStep::kIdle;
+  if (!is_out_of_patience(now)) return PlanStepOutcome::kIdle;
+  return Decline();
 }
 
 // The next bucket lacks a tensor, others were submitted, and some thread waits for them: a thread
@@ -71,43 +76,72 @@ bool PlanDriver::is_out_of_patience(Clock::time_point now) const {
   return now - last_progress_ > times * patience_;
 }
 
-// Ranks that follow different plans, or are at different buckets, have different digests. The
+// Ranks that follow different plans, or are at different steps, have different digests. The
 // collective call compares the digests before data moves.
 uint64_t PlanDriver::CallDigest() const {
   const uint64_t digest = followed_->progress.plan().digest();
-  return (digest ^ followed_->sent_count) * 0x9E3779B97F4A7C15 + followed_->sent_count;
+  return (digest ^ followed_->made_count) * 0x9E3779B97F4A7C15 + followed_->made_count;
 }
 
-Result<PlanDriver::PlanStep> PlanDriver::SendBucket(const Bucket& bucket) {
-  const auto index = static_cast<size_t>(&bucket - followed_->progress.plan().buckets().data());
-  const Response& response = followed_->buckets[index];
-  const std::vector<Task*> tasks = parts_.tasks.Find(response.tensors);
-  for (const Task* const task : tasks) LMDBIO_CHECK(task != nullptr);
-  ++parts_.counters.cycle_count;
-  parts_.tracer.Agreed(tasks);
+Result<CallOutcome> PlanDriver::Call(const PlanStep& step, std::span<Task* const> tasks) {
+  const Response& response = followed_->buckets[step.bucket];
+  const Request& first = response.tensors.front();
   const CallTag tag{.digest = CallDigest(), .is_declined = false};
   // In a round a barrier is done when all ranks have requested it. In a plan no rank knows the
   // requests of the others, so the barrier is a call of its own.
-  const bool is_barrier = response.tensors.front().operation == Operation::kBarrier;
-  LMDBIO_TRY(const CallOutcome outcome, is_barrier ? parts_.collectives.Barrier(tag)
-                                                   : parts_.executor.Perform(response, tasks, tag));
-  last_progress_ = Clock::now();
-  if (outcome == CallOutcome::kDeclined) {
-    followed_->declined = response.tensors;
-    return PlanStep::kAbandoned;
-  }
-  ++followed_->sent_count;
-  static_cast<void>(parts_.transport.take_ring());  // it was for this bucket
-  followed_->is_called = false;
-  parts_.tracer.Unpacked(tasks);
-  parts_.tasks.Finish(response.tensors, {});
-  return PlanStep::kSent;
+  if (first.operation == Operation::kBarrier) return parts_.collectives.Barrier(tag);
+  if (!step.is_slice()) return parts_.executor.Perform(response, tasks, tag);
+  return parts_.executor.PerformSlice(first, {step.begin, step.count}, tasks[0], tag);
 }
 
-Result<PlanDriver::PlanStep> PlanDriver::Decline() {
+Result<PlanDriver::PlanStepOutcome> PlanDriver::Make(const PlanStep& step) {
+  const Response& response = followed_->buckets[step.bucket];
+  const std::vector<Task*> tasks = parts_.tasks.Find(response.tensors);
+  for (const Task* const task : tasks) LMDBIO_CHECK(task != nullptr);
+  uint64_t& number = followed_->numbers[step.bucket];
+  if (step.begins_bucket()) {
+    ++parts_.counters.cycle_count;
+    number = parts_.tracer.Agreed(tasks);
+  } else {
+    parts_.tracer.Resumed(number);
+  }
+  LMDBIO_TRY(const CallOutcome outcome, Call(step, tasks));
+  last_progress_ = Clock::now();
+  if (outcome == CallOutcome::kDeclined) {
+    if (step.begins_bucket()) return Abandon();
+    // All ranks make the steps of a bucket that was begun. A part of it is reduced already.
+    return Fail(ErrorCode::kInternal, fmt::format("tensor '{}': the ranks made different steps",
+                                                  response.tensors.front().name));
+  }
+  ++followed_->made_count;
+  // A wake-up was for this step. After the plan was abandoned it may be for a round, because a peer
+  // that has made its last step begins one.
+  if (!followed_->is_abandoned) {
+    static_cast<void>(parts_.transport.take_ring());
+    followed_->is_called = false;
+  }
+  parts_.tracer.Unpacked(tasks);
+  const bool is_complete = followed_->progress.plan().Completes(step);
+  followed_->progress.Advance();
+  if (is_complete) parts_.tasks.Finish(response.tensors, {});
+  const bool is_over = followed_->is_abandoned && followed_->progress.ReadyStep() == nullptr;
+  return is_over ? PlanStepOutcome::kAbandoned : PlanStepOutcome::kMade;
+}
+
+Result<PlanDriver::PlanStepOutcome> PlanDriver::Decline() {
   LMDBIO_TRY(const CallOutcome outcome, parts_.executor.Decline(CallDigest()));
   LMDBIO_CHECK(outcome == CallOutcome::kDeclined);
-  return PlanStep::kAbandoned;
+  return Abandon();
+}
+
+// Every rank comes here at the same step. All of them have the tensors of the buckets that were
+// begun, and the same steps are left of these.
+PlanDriver::PlanStepOutcome PlanDriver::Abandon() {
+  followed_->is_abandoned = true;
+  ++followed_->made_count;  // so that no other call has the tag of the declined one
+  followed_->taken_back = followed_->progress.TakePending();
+  const bool is_over = followed_->progress.ReadyStep() == nullptr;
+  return is_over ? PlanStepOutcome::kAbandoned : PlanStepOutcome::kMade;
 }
 
 AbandonedPlan PlanDriver::TakeAbandoned() {
@@ -115,15 +149,11 @@ AbandonedPlan PlanDriver::TakeAbandoned() {
   ++parts_.counters.plan_end_count;
   parts_.tracer.PlanEnded(plan.progress.plan().epoch());
   AbandonedPlan abandoned{
-      .unsent = std::move(plan.declined), .done = {}, .is_called = plan.is_called};
-  const auto add = [&abandoned](std::vector<Request> requests) {
-    std::move(requests.begin(), requests.end(), std::back_inserter(abandoned.unsent));
-  };
-  add(std::move(plan.left_over));
-  add(plan.progress.TakePending());
-  const size_t done_count = plan.buckets.empty() ? 0 : plan.sent_count % plan.buckets.size();
-  plan.buckets.resize(done_count);
-  abandoned.done = std::move(plan.buckets);
+      .unsent = std::move(plan.left_over), .done = {}, .is_called = plan.is_called};
+  std::move(plan.taken_back.begin(), plan.taken_back.end(), std::back_inserter(abandoned.unsent));
+  for (const size_t bucket : plan.progress.begun_buckets()) {
+    abandoned.done.push_back(std::move(plan.buckets[bucket]));
+  }
   followed_.reset();
   return abandoned;
 }

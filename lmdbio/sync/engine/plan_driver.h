@@ -1,9 +1,10 @@
-// lmdbio/sync/engine/plan_driver.h - follows a plan: sends its buckets in order, without control
+// lmdbio/sync/engine/plan_driver.h - follows a plan: makes its steps in order, without control
 // messages.
 //
-// A bucket is sent when the program has submitted all of its tensors and all buckets before it were
-// sent. If the program does something that is not in the plan, this rank declines the next bucket.
-// Then all ranks abandon the plan in that very call, and return to rounds.
+// The first step of a bucket is made when the program has submitted all of its tensors and all
+// steps before it were made. If the program does something that is not in the plan, this rank
+// declines the next bucket that begins. Then all ranks abandon the plan in that very call. They
+// make the steps that are left of the buckets that were begun, and return to rounds.
 //
 // Source: dissertation 6.3.4 and figure 6.15; docs/coordinators.md "Abandoned plans".
 #ifndef LMDBIO_SYNC_ENGINE_PLAN_DRIVER_H_
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "lmdbio/base/status.h"
@@ -34,7 +36,7 @@ namespace lmdbio::sync {
 struct AbandonedPlan {
   std::vector<Request> unsent;  // submitted, and not reduced: rounds take over
   std::vector<Response> done;   // the buckets of the unfinished iteration that were reduced
-  bool is_called = false;       // another rank has sent a wake-up, and no bucket has answered it
+  bool is_called = false;       // another rank has sent a wake-up, and no step has answered it
 };
 
 // Threads: the helper thread.
@@ -71,16 +73,20 @@ class PlanDriver {
   // The program has submitted a tensor. If the plan does not contain it, the next bucket is
   // declined.
   void Submit(const Request& request);
-  // The submissions that are missing before the next bucket can be sent.
+  // The submissions that are missing before the next step can be made.
   size_t missing_count() const { return followed_->progress.missing_count(); }
 
-  // Sends the next bucket if it is full, or declines it if this rank must abandon the plan.
-  // kAbandoned: another rank or this one has declined; TakeAbandoned follows.
+  // Makes the next step if its bucket is full or was begun, or declines it if this rank must
+  // abandon the plan.
+  // kAbandoned: another rank or this one has declined, and no bucket is half reduced;
+  //             TakeAbandoned follows
   // Errors: as Collectives and Health
-  enum class PlanStep : uint8_t { kIdle, kSent, kAbandoned };
-  Result<PlanStep> Step(Clock::time_point now);
+  //         kInternal  the ranks have made different steps
+  enum class PlanStepOutcome : uint8_t { kIdle, kMade, kAbandoned };
+  Result<PlanStepOutcome> Step(Clock::time_point now);
 
   // Stops following. The bucket that was declined has changed no tensor.
+  // Requires: the last Step returned kAbandoned
   AbandonedPlan TakeAbandoned();
 
  private:
@@ -88,15 +94,19 @@ class PlanDriver {
   struct Followed {
     explicit Followed(Plan plan) : progress(std::move(plan)) {}
     PlanProgress progress;
-    std::vector<Response> buckets;   // of the plan, in the form that the executor takes
-    uint64_t sent_count = 0;         // buckets since the plan was adopted
-    std::vector<Request> declined;   // the tensors of the bucket that a peer has declined
-    std::vector<Request> left_over;  // submitted, and not in the plan
+    std::vector<Response> buckets;    // of the plan, in the form that the executor takes
+    std::vector<uint64_t> numbers;    // [buckets] in the traces, of the last time
+    uint64_t made_count = 0;          // calls since the plan was adopted
+    std::vector<Request> left_over;   // submitted, and not in the plan
+    std::vector<Request> taken_back;  // when the plan was abandoned
     bool must_decline = false;
-    bool is_called = false;  // another rank has sent a wake-up since the last bucket
+    bool is_abandoned = false;
+    bool is_called = false;  // another rank has sent a wake-up since the last step
   };
-  Result<PlanStep> SendBucket(const Bucket& bucket);
-  Result<PlanStep> Decline();
+  Result<PlanStepOutcome> Make(const PlanStep& step);
+  Result<CallOutcome> Call(const PlanStep& step, std::span<Task* const> tasks);
+  Result<PlanStepOutcome> Decline();
+  PlanStepOutcome Abandon();
   uint64_t CallDigest() const;
   bool is_out_of_patience(Clock::time_point now) const;
 

@@ -41,16 +41,23 @@ void SyncTracer::Stalled(const Task& task) {
 
 // Reads the clock once for the bucket. Its tensors share the steps from here on, and the timeline
 // writes these steps once.
-void SyncTracer::Agreed(std::span<Task* const> tasks) {
+uint64_t SyncTracer::Agreed(std::span<Task* const> tasks) {
   const int64_t now_ns = SteadyNanoseconds();
-  bucket_began_ns_ = now_ns;
-  bucket_bytes_ = 0;
-  ++bucket_count_;
+  BeginStep(++bucket_count_, now_ns);
   for (Task* const task : tasks) {
     if (task == nullptr) continue;
     recorder_.RecordAt(now_ns, trace::FlightKind::kAgreed, task->name(), {.number = task->number});
-    if (timeline_) timeline_->Agree(task->drawn, bucket_count_, now_ns);
+    if (timeline_) timeline_->Agree(task->drawn, bucket_, now_ns);
   }
+  return bucket_;
+}
+
+void SyncTracer::Resumed(uint64_t bucket) { BeginStep(bucket, SteadyNanoseconds()); }
+
+void SyncTracer::BeginStep(uint64_t bucket, int64_t now_ns) {
+  bucket_ = bucket;
+  bucket_began_ns_ = now_ns;
+  bucket_bytes_ = 0;
 }
 
 // A fused bucket has one record, under the name of its first tensor. A group above the threshold
@@ -77,7 +84,7 @@ void SyncTracer::Staged(std::span<Task* const> tasks, uint64_t bytes, int64_t be
 
 void SyncTracer::Unpacked(std::span<Task* const> tasks) {
   if (!timeline_) return;
-  timeline_->Bucket({.number = bucket_count_,
+  timeline_->Bucket({.number = bucket_,
                      .bytes = bucket_bytes_,
                      .tensor_count = tasks.size(),
                      .begin_ns = bucket_began_ns_,

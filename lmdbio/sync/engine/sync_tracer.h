@@ -35,10 +35,14 @@ class SyncTracer {
   void Stalled(const Task& task);
 
   // All ranks execute these tasks together, as one bucket. Null: this rank has joined.
-  void Agreed(std::span<Task* const> tasks);
+  // Returns: the number of the bucket
+  uint64_t Agreed(std::span<Task* const> tasks);
+  // The calls from here on are for this bucket, of which slices were reduced before.
+  void Resumed(uint64_t bucket);
   // The begin and the end of a collective call for these tasks, some of the bucket or all.
   void Transferring(std::span<Task* const> tasks, uint64_t bytes);
   void Transferred(uint64_t bytes);
+  // A step of the bucket is over that began with Agreed or Resumed.
   void Unpacked(std::span<Task* const> tasks);
   // Values of these tensors on a GPU, those of a chunk, have reached the host; since `begin_ns`
   // this thread has waited for them.
@@ -62,11 +66,13 @@ class SyncTracer {
 
  private:
   void End(Task& task);
+  void BeginStep(uint64_t bucket, int64_t now_ns);
 
   trace::FlightRecorder recorder_;
   std::unique_ptr<trace::Timeline> timeline_;
   uint64_t collective_count_ = 0;
   uint64_t bucket_count_ = 0;
+  uint64_t bucket_ = 0;  // the number of the one in progress
   int64_t transfer_began_ns_ = 0;
   int64_t bucket_began_ns_ = 0;
   uint64_t bucket_bytes_ = 0;

@@ -6,10 +6,14 @@
 
 #include <xxhash.h>
 
+#include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 
 namespace lmdbio::sync {
 namespace {
+
+// Slices end with whole lines of memory, so that no line is reduced in two calls.
+constexpr uint64_t kLineBytes = 64;
 
 // A unit is never split: one tensor, or a group.
 struct Unit {
@@ -151,12 +155,62 @@ class BucketMaker {
   uint64_t groups_left_ = 0;  // this segment included
 };
 
-uint64_t DigestOf(uint64_t epoch, const std::vector<Bucket>& buckets) {
+bool MayCut(const Bucket& bucket) {
+  const Request& first = bucket.tensors.front();
+  return bucket.tensors.size() == 1 && first.operation == Operation::kAllReduce &&
+         first.memory == MemoryKind::kHost;
+}
+
+std::vector<PlanStep> StepsOf(const std::vector<Bucket>& buckets, uint64_t slice_bytes) {
+  std::vector<PlanStep> steps;
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    const uint64_t count = SliceElementsOf(buckets[bucket], slice_bytes);
+    if (count == 0) {
+      steps.push_back({.bucket = bucket});
+      continue;
+    }
+    const uint64_t end = buckets[bucket].tensors[0].element_count();
+    for (uint64_t begin = 0; begin < end; begin += count) {
+      steps.push_back({bucket, begin, std::min(count, end - begin)});
+    }
+  }
+  return steps;
+}
+
+// Each element of each bucket is reduced once, and the first step of a bucket is the first in the
+// order: see PlanStep::begins_bucket.
+void CheckPartition(const std::vector<Bucket>& buckets, const std::vector<PlanStep>& steps) {
+  std::vector<uint64_t> ends(buckets.size());  // of the slices so far
+  std::vector<uint8_t> are_whole(buckets.size());
+  for (const PlanStep& step : steps) {
+    LMDBIO_CHECK(step.bucket < buckets.size());
+    uint64_t& end = ends[step.bucket];
+    LMDBIO_CHECK(are_whole[step.bucket] == 0 && step.begin == end);
+    if (step.is_slice()) {
+      const Bucket& bucket = buckets[step.bucket];
+      LMDBIO_CHECK(MayCut(bucket) && step.count <= bucket.tensors[0].element_count() - end);
+      end += step.count;
+    } else {
+      LMDBIO_CHECK(end == 0);
+      are_whole[step.bucket] = 1;
+    }
+  }
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    if (are_whole[bucket] != 0) continue;
+    LMDBIO_CHECK(ends[bucket] > 0 && ends[bucket] == buckets[bucket].tensors[0].element_count());
+  }
+}
+
+uint64_t DigestOf(uint64_t epoch, const std::vector<Bucket>& buckets,
+                  const std::vector<PlanStep>& steps) {
   std::vector<uint64_t> numbers = {epoch};
   for (const Bucket& bucket : buckets) {
     Response response;
     response.tensors = bucket.tensors;
     numbers.push_back(response.digest());
+  }
+  for (const PlanStep& step : steps) {
+    numbers.insert(numbers.end(), {step.bucket, step.begin, step.count});
   }
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
 }
@@ -168,11 +222,32 @@ Plan Plan::FromOrder(const std::vector<OrderedTensor>& tensors, const PlanOption
   const std::vector<Unit> units = UnitsOf(tensors);
   BucketMaker maker(tensors, units, options);
   for (const Unit& unit : units) maker.Add(unit);
+  std::vector<Bucket> buckets = maker.Take();
+  std::vector<PlanStep> steps = StepsOf(buckets, options.slice_bytes);
+  return FromSteps(std::move(buckets), std::move(steps), epoch);
+}
+
+Plan Plan::FromSteps(std::vector<Bucket> buckets, std::vector<PlanStep> steps, uint64_t epoch) {
+  CheckPartition(buckets, steps);
   Plan plan;
   plan.epoch_ = epoch;
-  plan.buckets_ = maker.Take();
-  plan.digest_ = DigestOf(epoch, plan.buckets_);
+  plan.digest_ = DigestOf(epoch, buckets, steps);
+  plan.buckets_ = std::move(buckets);
+  plan.steps_ = std::move(steps);
   return plan;
+}
+
+bool Plan::Completes(const PlanStep& step) const {
+  return !step.is_slice() ||
+         step.begin + step.count == buckets_[step.bucket].tensors[0].element_count();
+}
+
+uint64_t SliceElementsOf(const Bucket& bucket, uint64_t slice_bytes) {
+  if (slice_bytes == 0 || !MayCut(bucket)) return 0;
+  const uint64_t bytes = bucket.tensors[0].byte_count();
+  const uint64_t least_bytes = (bytes + kSlicesMax - 1) / kSlicesMax;
+  const uint64_t cut_bytes = AlignUp(std::max(slice_bytes, least_bytes), kLineBytes);
+  return bytes > cut_bytes ? cut_bytes / ElementBytes(bucket.tensors[0].type) : 0;
 }
 
 PlanProgress::PlanProgress(Plan plan) : plan_(std::move(plan)), slots_(plan_.buckets().size()) {
@@ -185,9 +260,11 @@ PlanProgress::PlanProgress(Plan plan) : plan_(std::move(plan)), slots_(plan_.buc
   }
 }
 
-// A bucket before `unsent_bucket_` was sent in this iteration, so its tensors belong to the next
-// one. So one flag for each tensor serves both iterations (docs/coordinators.md "Proofs").
+// A tensor of a bucket that was begun in this iteration belongs to the next one: it cannot be
+// submitted again before its last step. So one flag for each tensor serves both iterations
+// (docs/coordinators.md "Proofs").
 bool PlanProgress::Submit(const Request& request) {
+  if (is_abandoned_) return false;
   const auto found = places_.find(request.name);
   if (found == places_.end()) return false;
   const PlanPosition place = found->second;
@@ -200,40 +277,72 @@ bool PlanProgress::Submit(const Request& request) {
   return true;
 }
 
-// Only the next bucket may be sent, even if later ones are full. All ranks send the buckets in one
-// order, so no rank waits in one bucket for a rank that waits in another.
-const Bucket* PlanProgress::TakeReady() {
-  next_bucket_ = unsent_bucket_;
-  if (slots_.empty()) return nullptr;
-  BucketFill& slots = slots_[unsent_bucket_];
-  if (slots.taken_count < slots.are_taken.size()) return nullptr;
-  pending_count_ -= slots.taken_count;
-  slots.taken_count = 0;
-  std::fill(slots.are_taken.begin(), slots.are_taken.end(), uint8_t{0});
-  unsent_bucket_ = (unsent_bucket_ + 1) % slots_.size();
-  return &plan_.buckets()[next_bucket_];
+bool PlanProgress::is_at_begin() const {
+  return next_step_ < plan_.steps().size() && plan_.steps()[next_step_].begins_bucket();
 }
 
 size_t PlanProgress::missing_count() const {
-  if (slots_.empty()) return 0;
-  const BucketFill& slots = slots_[unsent_bucket_];
+  if (!is_at_begin()) return 0;
+  const BucketFill& slots = slots_[plan_.steps()[next_step_].bucket];
   return slots.are_taken.size() - slots.taken_count;
 }
 
-// Begins with the next bucket, so the tensors of this iteration come before those of the next one.
+// Only the next step may be made, even if later buckets are full. All ranks make the steps in one
+// order, so no rank waits in one step for a rank that waits in another.
+const PlanStep* PlanProgress::ReadyStep() const {
+  if (next_step_ == plan_.steps().size() || missing_count() > 0) return nullptr;
+  return &plan_.steps()[next_step_];
+}
+
+void PlanProgress::Advance() {
+  LMDBIO_CHECK(ReadyStep() != nullptr);
+  const PlanStep& step = plan_.steps()[next_step_];
+  BucketFill& slots = slots_[step.bucket];
+  if (step.begins_bucket()) {
+    Clear(slots);
+    begun_.push_back(step.bucket);
+  }
+  slots.is_open = !plan_.Completes(step);
+  ++next_step_;
+  if (is_abandoned_) {
+    SkipToLeft();
+  } else if (next_step_ == plan_.steps().size()) {
+    next_step_ = 0;
+    begun_.clear();
+  }
+}
+
+void PlanProgress::Clear(BucketFill& slots) {
+  pending_count_ -= slots.taken_count;
+  slots.taken_count = 0;
+  std::fill(slots.are_taken.begin(), slots.are_taken.end(), uint8_t{0});
+}
+
+// The steps of an iteration complete all of its buckets. So those that are left of this one are
+// behind the next step, before the end of the list.
+void PlanProgress::SkipToLeft() {
+  const std::vector<PlanStep>& steps = plan_.steps();
+  while (next_step_ < steps.size() && !slots_[steps[next_step_].bucket].is_open) ++next_step_;
+}
+
+// Begins with the next step, so the tensors of this iteration come before those of the next one.
 std::vector<Request> PlanProgress::TakePending() {
+  const std::vector<PlanStep>& steps = plan_.steps();
   std::vector<Request> pending;
   pending.reserve(pending_count_);
-  for (size_t step = 0; step < slots_.size(); ++step) {
-    const size_t bucket = (unsent_bucket_ + step) % slots_.size();
-    BucketFill& slots = slots_[bucket];
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const PlanStep& step = steps[(next_step_ + i) % steps.size()];
+    if (!step.begins_bucket()) continue;
+    BucketFill& slots = slots_[step.bucket];
     for (size_t slot = 0; slot < slots.are_taken.size(); ++slot) {
-      if (slots.are_taken[slot] != 0) pending.push_back(plan_.buckets()[bucket].tensors[slot]);
+      if (slots.are_taken[slot] != 0) {
+        pending.push_back(plan_.buckets()[step.bucket].tensors[slot]);
+      }
     }
-    slots.taken_count = 0;
-    std::fill(slots.are_taken.begin(), slots.are_taken.end(), uint8_t{0});
+    Clear(slots);
   }
-  pending_count_ = 0;
+  is_abandoned_ = true;
+  SkipToLeft();
   return pending;
 }
 

@@ -21,19 +21,20 @@
 namespace lmdbio::test {
 
 struct EnginePartsOfOneRank {
-  EnginePartsOfOneRank()
-      : coordinator(std::move(*sync::Coordinator::Create({}, transport.job))),
+  explicit EnginePartsOfOneRank(std::unique_ptr<sync::Collectives> given = sync::SoloCollectives())
+      : collectives(std::move(given)),
+        coordinator(std::move(*sync::Coordinator::Create({}, transport.job))),
         queue(std::make_shared<sync::SubmissionQueue>([] {})),
         executor(*collectives, tracer, 1 << 20, 0),
         counters(executor),
         tasks(*queue, tracer, counters) {}
 
-  // Submits an AllReduce of one float, and adds it to the tasks as the helper thread does.
-  sync::TaskPtr Submit(const std::string& name) {
+  // Submits an AllReduce of floats 1, and adds it to the tasks as the helper thread does.
+  sync::TaskPtr Submit(const std::string& name, size_t count = 1) {
     auto task = std::make_shared<sync::Task>();
-    values.push_back(std::make_unique<float>(1.0F));
-    float* const value = values.back().get();
-    task->submission = sync::AllReduceOf(name, value, value, 1);
+    values.push_back(std::make_unique<std::vector<float>>(count, 1.0F));
+    float* const data = values.back()->data();
+    task->submission = sync::AllReduceOf(name, data, data, static_cast<int64_t>(count));
     task->queue = queue;
     if (!queue->Submit({task})) return nullptr;
     static_cast<void>(queue->Take());
@@ -43,14 +44,14 @@ struct EnginePartsOfOneRank {
 
   ScriptedTransport transport;
   ranks::SoloHealth health;
-  std::unique_ptr<sync::Collectives> collectives = sync::SoloCollectives();
+  std::unique_ptr<sync::Collectives> collectives;
   std::unique_ptr<sync::Coordinator> coordinator;
   sync::SyncTracer tracer{nullptr};
   std::shared_ptr<sync::SubmissionQueue> queue;
   sync::Executor executor;
   sync::CounterPublisher counters;
   sync::TaskTable tasks;
-  std::vector<std::unique_ptr<float>> values;
+  std::vector<std::unique_ptr<std::vector<float>>> values;  // [submissions]
 };
 
 }  // namespace lmdbio::test

@@ -220,5 +220,51 @@ TEST_CASE("Executor restores the scaled values if the call is declined", "[sync]
   CHECK(averaged.inputs == before);
 }
 
+TEST_CASE("Executor reduces a slice in the memory of the output, and touches nothing else",
+          "[sync][executor][steps]") {
+  const bool is_in_place = GENERATE(true, false);
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, 1, is_in_place);
+  const auto outcome =
+      executor.PerformSlice(averaged.response.tensors[0], {1, 2}, averaged.given[0], {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  CHECK(collectives.reductions.at(0).scale == 1.0 / 3);
+  CHECK(collectives.brought == std::vector<float>{4.5F, 5});
+  CHECK(executor.counters().collective_bytes == 2 * sizeof(float));
+  if (is_in_place) {
+    CHECK(averaged.inputs == std::vector<float>{8, kReduced, kReduced, 11});
+  } else {
+    CHECK(averaged.inputs == std::vector<float>{8, 9, 10, 11});
+    CHECK(averaged.outputs == std::vector<float>{0, kReduced, kReduced, 0});
+  }
+}
+
+TEST_CASE("Executor restores the first slice if it is declined", "[sync][executor][steps]") {
+  Recording collectives;
+  collectives.declines = true;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, 1, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome =
+      executor.PerformSlice(averaged.response.tensors[0], {0, 3}, averaged.given[0], {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDeclined);
+  CHECK(collectives.brought == std::vector<float>{4, 4.5F, 5});
+  CHECK(averaged.inputs == before);
+}
+
+TEST_CASE("A rank that has joined brings zeros to a slice", "[sync][executor][steps]") {
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  const Averaged averaged(Operation::kAllReduce, 1, true);
+  const auto outcome =
+      executor.PerformSlice(averaged.response.tensors[0], {1, 3}, nullptr, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDone);
+  CHECK(collectives.brought == std::vector<float>(3, 0.0F));
+}
+
 }  // namespace
 }  // namespace lmdbio::sync

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 using Clock = PlanDriver::Clock;
-using PlanStep = PlanDriver::PlanStep;
+using PlanStepOutcome = PlanDriver::PlanStepOutcome;
 using Names = std::vector<std::string>;
 
 constexpr auto kPatience = 100ms;
@@ -50,7 +50,7 @@ struct PlanDriverSetup {
     driver.Submit(task->submission.request);
     return task;
   }
-  PlanStep Step(Clock::duration later = {}) {
+  PlanStepOutcome Step(Clock::duration later = {}) {
     const auto outcome = driver.Step(Clock::now() + later);
     REQUIRE(outcome);
     return *outcome;
@@ -72,16 +72,16 @@ TEST_CASE("A bucket is sent when it is full and those before it are sent", "[syn
   REQUIRE(setup.driver.missing_count() == 2);
   const TaskPtr c = setup.Submit("c");
   const TaskPtr a = setup.Submit("a");
-  REQUIRE(setup.Step() == PlanStep::kIdle);
+  REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
   REQUIRE(setup.driver.missing_count() == 1);
   const TaskPtr b = setup.Submit("b");
-  REQUIRE(setup.Step() == PlanStep::kSent);
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);
   REQUIRE(a->is_done.load() == 1);
   REQUIRE(b->is_done.load() == 1);
   REQUIRE(c->is_done.load() == 0);
-  REQUIRE(setup.Step() == PlanStep::kSent);
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);
   REQUIRE(c->is_done.load() == 1);
-  REQUIRE(setup.Step() == PlanStep::kIdle);
+  REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
   REQUIRE(setup.driver.is_following());
 }
 
@@ -93,17 +93,17 @@ TEST_CASE("Pending requests become part of the plan, but proposals do not", "[sy
   proposal.operation = Operation::kAdoptPlan;
   setup.driver.Follow(PlanOf("ab", 128), {a->submission.request, proposal});
   REQUIRE(setup.driver.missing_count() == 1);
-  REQUIRE(setup.Step() == PlanStep::kIdle);
+  REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
 }
 
 TEST_CASE("A tensor outside the plan abandons it, and nothing is lost", "[sync][plan_driver]") {
   PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("abc", 0), {});
   setup.Submit("a");
-  REQUIRE(setup.Step() == PlanStep::kSent);
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);
   const TaskPtr b = setup.Submit("b");  // its bucket is full, but must not be sent any more
   setup.Submit("x");
-  REQUIRE(setup.Step() == PlanStep::kAbandoned);
+  REQUIRE(setup.Step() == PlanStepOutcome::kAbandoned);
   AbandonedPlan abandoned = setup.driver.TakeAbandoned();
   REQUIRE(abandoned.unsent.size() == 2);
   REQUIRE(abandoned.unsent[0].name == "x");
@@ -122,8 +122,8 @@ TEST_CASE("A missing tensor abandons the plan after the patience if a thread wai
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.Submit("a");
   setup.parts.queue->BeginWait();
-  REQUIRE(setup.Step(kPatience / 2) == PlanStep::kIdle);
-  REQUIRE(setup.Step(2 * kPatience) == PlanStep::kAbandoned);
+  REQUIRE(setup.Step(kPatience / 2) == PlanStepOutcome::kIdle);
+  REQUIRE(setup.Step(2 * kPatience) == PlanStepOutcome::kAbandoned);
   REQUIRE(setup.TakeUnsent() == Names{"a"});
 }
 
@@ -132,17 +132,17 @@ TEST_CASE("If no thread waits, the plan is abandoned after ten times the patienc
   PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.Submit("a");
-  REQUIRE(setup.Step(9 * kPatience) == PlanStep::kIdle);
-  REQUIRE(setup.Step(11 * kPatience) == PlanStep::kAbandoned);
+  REQUIRE(setup.Step(9 * kPatience) == PlanStepOutcome::kIdle);
+  REQUIRE(setup.Step(11 * kPatience) == PlanStepOutcome::kAbandoned);
 }
 
 TEST_CASE("A wake-up alone never abandons a plan", "[sync][plan_driver]") {
   PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
-  REQUIRE(setup.Step(100 * kPatience) == PlanStep::kIdle);  // nothing is submitted
+  REQUIRE(setup.Step(100 * kPatience) == PlanStepOutcome::kIdle);  // nothing is submitted
   setup.parts.transport.is_called = true;
-  REQUIRE(setup.Step() == PlanStep::kIdle);
-  REQUIRE(setup.Step(2 * kPatience) == PlanStep::kAbandoned);
+  REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
+  REQUIRE(setup.Step(2 * kPatience) == PlanStepOutcome::kAbandoned);
   REQUIRE(setup.driver.TakeAbandoned().is_called);
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("A wake-up by a rank that has given up ends the step with its error",
   PlanDriverSetup setup;
   setup.driver.Follow(PlanOf("ab", 128), {});
   setup.health.has_failed = true;
-  REQUIRE(setup.Step() == PlanStep::kIdle);
+  REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
   setup.parts.transport.is_called = true;
   const auto outcome = setup.driver.Step(Clock::now());
   REQUIRE_FALSE(outcome);

@@ -292,13 +292,16 @@ class LearningJob {
       if (!problem_.empty()) return problem_;
       bool is_sent = true;
       for (LearningRank& rank : ranks_) {
-        if (rank.bucket == nullptr) rank.bucket = rank.walk->TakeReady();
-        is_sent = is_sent && rank.bucket != nullptr;
+        if (rank.step == nullptr) rank.step = rank.walk->ReadyStep();
+        is_sent = is_sent && rank.step != nullptr;
       }
       if (is_sent) {
-        for (const Request& tensor : ranks_[0].bucket->tensors)
+        for (const Request& tensor : plan_->buckets()[ranks_[0].step->bucket].tensors)
           ++done_[graph_.TensorNamed(tensor.name)];
-        for (LearningRank& rank : ranks_) rank.bucket = nullptr;
+        for (LearningRank& rank : ranks_) {
+          rank.step = nullptr;
+          rank.walk->Advance();
+        }
       }
       idle_count = is_sent ? 0 : idle_count + 1;
       if (idle_count > 100 * ranks_.size() * done_.size() + 1000) return "a deadlock";
@@ -331,7 +334,7 @@ class LearningJob {
     std::optional<Request> proposal;
     size_t proposed_at = 0;  // heard_count then
     std::optional<PlanProgress> walk;
-    const Bucket* bucket = nullptr;
+    const PlanStep* step = nullptr;
   };
 
   size_t AllDone() const { return *std::min_element(done_.begin(), done_.end()); }

@@ -200,7 +200,7 @@ class PlanningRanks {
   struct PlanningRank {
     PlanProgress walk;
     std::vector<size_t> submitted;  // [tensors] times
-    const Bucket* bucket;           // that is being sent
+    const PlanStep* step;           // that is being made
   };
 
   std::vector<size_t> Legal(const PlanningRank& rank, size_t iterations) const {
@@ -228,20 +228,22 @@ class PlanningRanks {
   }
 
   std::string Send(PlanningRank& rank) {
-    if (rank.bucket != nullptr) return "";
-    rank.bucket = rank.walk.TakeReady();
-    if (rank.walk.next_bucket() != sent_count_ % plan_.buckets().size()) return "out of turn";
-    return (rank.bucket == nullptr) == (rank.walk.missing_count() == 0) && rank.bucket == nullptr
+    if (rank.step != nullptr) return "";
+    rank.step = rank.walk.ReadyStep();
+    if (rank.walk.next_step() != sent_count_ % plan_.steps().size()) return "out of turn";
+    return (rank.step == nullptr) == (rank.walk.missing_count() == 0)
                ? "nothing missing, nothing ready"
                : "";
   }
 
   size_t Finish() {
-    if (!std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank.bucket; }))
-      return 0;
-    for (const Request& tensor : ranks_[0].bucket->tensors)
+    if (!std::all_of(ranks_.begin(), ranks_.end(), [](auto& rank) { return rank.step; })) return 0;
+    for (const Request& tensor : plan_.buckets()[ranks_[0].step->bucket].tensors)
       ++done_[graph_.TensorNamed(tensor.name)];
-    for (PlanningRank& rank : ranks_) rank.bucket = nullptr;
+    for (PlanningRank& rank : ranks_) {
+      rank.step = nullptr;
+      rank.walk.Advance();
+    }
     ++sent_count_;
     return 1;
   }
@@ -249,7 +251,7 @@ class PlanningRanks {
   bool IsStuck(size_t iterations) {
     return std::all_of(ranks_.begin(), ranks_.end(), [&](PlanningRank& rank) {
       if (!Legal(rank, iterations).empty()) return false;
-      return rank.bucket != nullptr || rank.walk.missing_count() > 0;
+      return rank.step != nullptr || rank.walk.missing_count() > 0;
     });
   }
 
@@ -360,11 +362,12 @@ TEST_CASE("PlanProgress agrees with a list of submitted tensors", "[control][pla
         if (!come.contains(tensor.name)) missing.push_back(tensor.name);
       }
       if (walk.missing_count() != missing.size()) return "what is missing";
-      const Bucket* ready = walk.TakeReady();
+      const PlanStep* ready = walk.ReadyStep();
       if ((ready != nullptr) != missing.empty()) return "ready or not";
-      if (walk.next_bucket() != next) return "which is next";
+      if (walk.next_step() != next) return "which is next";
       if (ready != nullptr) {
-        for (const Request& tensor : ready->tensors) come.erase(tensor.name);
+        for (const Request& tensor : plan.buckets()[ready->bucket].tensors) come.erase(tensor.name);
+        walk.Advance();
         next = (next + 1) % plan.buckets().size();
       }
       if (walk.has_pending() != !come.empty()) return "whether something is pending";
@@ -385,7 +388,7 @@ TEST_CASE("PlanProgress agrees with a list of submitted tensors", "[control][pla
 TEST_CASE("An empty plan has nothing to send", "[control][plan]") {
   PlanProgress walk(Plan::FromOrder({}, {}, 1));
   REQUIRE_FALSE(walk.Submit(TensorOf("a", 1)));
-  REQUIRE(walk.TakeReady() == nullptr);
+  REQUIRE(walk.ReadyStep() == nullptr);
   REQUIRE(walk.missing_count() == 0);
   REQUIRE(walk.TakePending().empty());
 }
