@@ -68,6 +68,7 @@ struct NumberAddition {
 constexpr NumberAddition kNumberAdditions[] = {
     {"bucket", 1, [](VariantChoice& choice, uint64_t n) { choice.options.bucket_bytes = n; }},
     {"last", 1, [](VariantChoice& choice, uint64_t n) { choice.options.last_bucket_bytes = n; }},
+    {"slice", 1, [](VariantChoice& choice, uint64_t n) { choice.options.slice_bytes = n; }},
     {"groups", 1,
      [](VariantChoice& choice, uint64_t n) {
        choice.options.num_groups = static_cast<uint32_t>(n);
@@ -103,9 +104,9 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     found->set(choice, *number);
   } else {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES or "
-                            "+last=BYTES, with K or M behind the bytes or without, +groups=COUNT, "
-                            "+by=bytes or +by=tensors, +arity=HOSTS, +roots=RANKS, "
+                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES, "
+                            "+last=BYTES or +slice=BYTES, with K or M behind the bytes or without, "
+                            "+groups=COUNT, +by=bytes or +by=tensors, +arity=HOSTS, +roots=RANKS, "
                             "+cycle=MICROSECONDS or +gs=CYCLES",
                             name, addition));
   }

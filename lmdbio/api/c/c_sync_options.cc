@@ -106,6 +106,7 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
                             to.device_gradient_bytes));
   LMDBIO_TRY_VOID(TakeField("options.device_one_shot_bytes", from.device_one_shot_bytes,
                             to.device_one_shot_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.slice_bytes", from.slice_bytes, to.slice_bytes));
   // End generated TakeFields
   return {};
 }

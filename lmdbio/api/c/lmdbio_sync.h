@@ -133,6 +133,10 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
    * of all ranks, and writes to its own memory only. Larger values are divided among the GPUs.
    * Not measured on a real GPU yet. 0: 256 KiB. -1: none. */
   int64_t device_one_shot_bytes;
+  /* The size of a slice of a large tensor in a plan. A larger tensor on the host that is alone
+   * in its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo. 0:
+   * tensors are not cut. */
+  uint64_t slice_bytes;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

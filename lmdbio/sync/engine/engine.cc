@@ -32,6 +32,7 @@ PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collect
   if (last_bytes == 0 && is_chosen) last_bytes = bytes / kShrinkage;
   return {.fusion = {.threshold_bytes = std::min(options.fusion_threshold_bytes, bytes)},
           .last_bucket_bytes = last_bytes,
+          .slice_bytes = options.slice_bytes,
           .num_groups = options.num_groups,
           .group_by = options.group_by == "tensors" ? PlanOptions::GroupBy::kTensors
                                                     : PlanOptions::GroupBy::kBytes};

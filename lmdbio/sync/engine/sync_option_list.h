@@ -37,7 +37,7 @@ inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", "nccl", "mpi"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 
-inline constexpr std::array<SyncOptionInfo, 28> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 29> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -67,6 +67,7 @@ inline constexpr std::array<SyncOptionInfo, 28> kSyncOptionInfos = {{
     {"device_buffer_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"device_gradient_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"device_one_shot_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
+    {"slice_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -100,6 +101,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[25], options.device_buffer_bytes);
   visit(kSyncOptionInfos[26], options.device_gradient_bytes);
   visit(kSyncOptionInfos[27], options.device_one_shot_bytes);
+  visit(kSyncOptionInfos[28], options.slice_bytes);
 }
 // clang-format on
 

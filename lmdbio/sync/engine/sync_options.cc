@@ -65,7 +65,14 @@ Status SyncOptions::Check() const {
   VisitSyncOptions(*this, [&](const SyncOptionInfo& info, const auto& value) {
     if (first) first = CheckField(info, value);
   });
-  return first;
+  LMDBIO_TRY_VOID(std::move(first));
+  if (slice_bytes > 0 && coordinator != "topo") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("slice_bytes: {}: only plans have slices, and coordinator '{}' follows "
+                            "none; use 'topo'",
+                            slice_bytes, coordinator));
+  }
+  return {};
 }
 
 // The ranks compare this text at Create. Text and not a digest, so that the error can show the

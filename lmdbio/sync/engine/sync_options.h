@@ -85,6 +85,10 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // shrink towards it: a bucket has at most half of the bytes that are left, or this size. 0: a
   // quarter of a bucket if bucket_bytes is 0, too; else the size of the others.
   uint64_t last_bucket_bytes = 0;
+  // The size of a slice of a large tensor in a plan. A larger tensor on the host that is alone in
+  // its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo. 0: tensors
+  // are not cut.
+  uint64_t slice_bytes = 0;
 
   // --- Failures
   // The time after which a tensor that some rank has not submitted is reported to log. 0: never.

@@ -568,6 +568,9 @@ std::vector<std::string> Synchronizer::Description() const {
         fmt::format("plans end with a bucket of {} bytes, {}", plan.last_bucket_bytes,
                     options.last_bucket_bytes > 0 ? "as given" : "a quarter of others"));
   }
+  if (plan.slice_bytes > 0) {
+    lines.push_back(fmt::format("plans cut tensors of more than {} bytes", plan.slice_bytes));
+  }
   if (plan.num_groups > 0) {
     lines.push_back(
         fmt::format("{} of {} {}, of as many {} each",

@@ -8,11 +8,13 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "lmdbio/sync/engine/synchronizer.h"
+#include "lmdbio/sync/graph/plan.h"
 #include "tests/ranks/forked_ranks.h"
 #include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
@@ -29,10 +31,11 @@ using test::SyncJob;
 
 constexpr double kSecondsMax = 5.0;
 constexpr size_t kLargeCount = (64 << 20) / sizeof(float);
+constexpr uint64_t kSliceBytes = 128 << 10;  // kSlicesMax slices of the large tensor
 const std::vector<std::string> kCoordinators = {"horovod", "cache", "hierarchical", "topo"};
 
 // The activity of the ranks when the victim fails.
-enum class FailureMoment { kIdle, kInRounds, kInLarge, kLacking };
+enum class FailureMoment { kIdle, kInRounds, kInLarge, kLacking, kInSlices };
 
 struct Scene {
   FailureMoment place;
@@ -41,6 +44,7 @@ struct Scene {
   int rank_count = 3;
   int ranks_per_host = 1 << 20;
   uint32_t host_roots = 1;
+  std::vector<std::string> coordinators = kCoordinators;
 };
 
 // The same tensors a few times, so that plans are learnt and caches full.
@@ -97,13 +101,20 @@ class FirstNote {
 Status GoOnUntilItFails(Synchronizer& synchronizer, ForkedJob& job, const Scene& scene,
                         const FirstNote& notes) {
   const bool is_victim = synchronizer.rank() == scene.victim;
-  std::vector<float> values(scene.place == FailureMoment::kInLarge ? kLargeCount : 1000, 1.0F);
-  if (scene.place == FailureMoment::kInRounds || scene.place == FailureMoment::kInLarge) {
+  const bool is_large =
+      scene.place == FailureMoment::kInLarge || scene.place == FailureMoment::kInSlices;
+  std::vector<float> values(is_large ? kLargeCount : 1000, 1.0F);
+  if (scene.place == FailureMoment::kInRounds || is_large) {
+    bool is_ready = false;
     for (int call = 0;; ++call) {
       const std::string name =
           scene.place == FailureMoment::kInRounds ? fmt::format("x{}", call % 40) : "x";
+      const uint64_t before = synchronizer.counters().collective_count;
       LMDBIO_TRY_VOID(SyncJob::Sum(synchronizer, name, values));
-      if (call == 2) job.SayReady();
+      // Slices begin with the plan that holds this tensor.
+      const bool is_cut = synchronizer.counters().collective_count - before == kSlicesMax;
+      const bool is_there = scene.place == FailureMoment::kInSlices ? is_cut : call == 2;
+      if (is_there && !std::exchange(is_ready, true)) job.SayReady();
     }
   }
   job.SayReady();
@@ -120,6 +131,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   SyncOptions options;
   options.coordinator = coordinator;
   options.host_roots = scene.host_roots;
+  options.slice_bytes = scene.place == FailureMoment::kInSlices ? kSliceBytes : 0;
   options.tree_arity = 1;  // host after host, so a host in the middle has a parent and a child
   SyncParts parts;
   // After the note that the synchronizer has ended, it must refuse submissions.
@@ -143,6 +155,10 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
   const std::string message = how ? "no error" : how.error().message();
   const std::string expected = fmt::format("rank {}", scene.victim);
   if (message.find(expected) == std::string::npos) wrong += "does not name the rank; ";
+  const bool is_slice = scene.place == FailureMoment::kInSlices;
+  if (is_slice && message.find("tensor 'x'") == std::string::npos) {
+    wrong += "does not name the tensor; ";
+  }
   if (scene.signal == SIGSTOP && message.find("may be stopped") == std::string::npos) {
     wrong += "does not say that it may be stopped; ";
   }
@@ -164,7 +180,7 @@ std::string RunRank(ranks::Group& group, ForkedJob& job, const std::string& coor
 std::vector<std::string> Play(const Scene& scene) {
   std::vector<std::string> wrong;
   std::vector<std::unique_ptr<ForkedJob>> jobs;
-  for (const std::string& coordinator : kCoordinators) {
+  for (const std::string& coordinator : scene.coordinators) {
     auto& job =
         jobs.emplace_back(std::make_unique<ForkedJob>(scene.rank_count, scene.ranks_per_host));
     job->Start([&](ranks::Group& group, ForkedJob& own) {
@@ -174,13 +190,15 @@ std::vector<std::string> Play(const Scene& scene) {
   for (auto& job : jobs) {
     if (!job->AwaitReady()) wrong.emplace_back("a job does not become ready");
   }
-  if (scene.place != FailureMoment::kInLarge) std::this_thread::sleep_for(300ms);
+  const bool is_calling =
+      scene.place == FailureMoment::kInLarge || scene.place == FailureMoment::kInSlices;
+  if (!is_calling) std::this_thread::sleep_for(300ms);
   for (auto& job : jobs) job->Send(scene.signal, scene.victim);
   const auto end = [&](size_t job, int rank) {
     const std::string how = jobs[job]->EndOf(rank);
     const bool is_killed = rank == scene.victim && scene.signal == SIGKILL;
     if (how == (is_killed ? "killed" : "")) return;
-    wrong.push_back(fmt::format("{}, rank {}: {}", kCoordinators[job], rank, how));
+    wrong.push_back(fmt::format("{}, rank {}: {}", scene.coordinators[job], rank, how));
   };
   for (size_t job = 0; job < jobs.size(); ++job) {
     for (int rank = 0; rank < scene.rank_count; ++rank) {
@@ -209,6 +227,17 @@ TEST_CASE("A rank that is stopped is named by all others, and hears of it when i
   const int victim = place == FailureMoment::kIdle || place == FailureMoment::kInLarge ? 0 : 1;
   CAPTURE(static_cast<int>(place), victim);
   CHECK(Play({.place = place, .victim = victim, .signal = SIGSTOP}) == std::vector<std::string>());
+}
+
+TEST_CASE("A rank that fails between two slices is named, and the tensor is",
+          "[sync][failure][steps]") {
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const int victim = GENERATE(0, 1);
+  CAPTURE(signal, victim);
+  CHECK(Play({.place = FailureMoment::kInSlices,
+              .victim = victim,
+              .signal = signal,
+              .coordinators = {"topo"}}) == std::vector<std::string>());
 }
 
 TEST_CASE("A failure on one host is told on all hosts in the same words", "[.][hosts]") {

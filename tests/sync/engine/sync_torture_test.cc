@@ -152,6 +152,8 @@ TortureProgram MakeProgram(unsigned seed) {
   options.plan_patience = std::chrono::milliseconds(Pick(random, {1, 5, 50}));
   options.collective = Pick<const char*>(random, {"auto", "auto", "ring", "direct"});
   options.tree_arity = seed % 3;
+  constexpr uint64_t kSlices[] = {0, 1000, 20'000};
+  if (options.coordinator == "topo") options.slice_bytes = kSlices[seed / 2 % 3];
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer
   std::vector<TortureTensor> model = MakeModel(random, program.rank_count);
   const int iteration_count = 4 + static_cast<int>(random() % 12);

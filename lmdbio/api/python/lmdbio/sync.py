@@ -235,8 +235,9 @@ class Synchronizer:
                  device_one_shot_bytes: int = 262_144, num_groups: Optional[int] = 0,
                  bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
                  group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
-                 stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
-                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
+                 slice_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
+                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
+                 timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
@@ -324,6 +325,9 @@ class Synchronizer:
                              buckets before it shrink towards it: a bucket has at most half of the
                              bytes that are left, or this size. 0: a quarter of a bucket if
                              bucket_bytes is 0, too; else the size of the others.
+        slice_bytes          The size of a slice of a large tensor in a plan. A larger tensor on the
+                             host that is alone in its bucket is reduced in slices, at most 512 of
+                             them. It needs coordinator = topo. 0: tensors are not cut.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
@@ -345,9 +349,9 @@ class Synchronizer:
             device_gradient_bytes=device_gradient_bytes,
             device_one_shot_bytes=device_one_shot_bytes, num_groups=num_groups,
             bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms, group_by=group_by,
-            last_bucket_bytes=last_bucket_bytes, stall_report_ms=stall_report_ms,
-            stall_limit_ms=stall_limit_ms, silence_limit_ms=silence_limit_ms,
-            timeline_path=timeline_path))
+            last_bucket_bytes=last_bucket_bytes, slice_bytes=slice_bytes,
+            stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
+            silence_limit_ms=silence_limit_ms, timeline_path=timeline_path))
     # End generated Synchronizer.
 
     def _begin(self, comm: Any, options: Dict[str, Any]) -> None:
