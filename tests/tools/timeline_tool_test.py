@@ -174,6 +174,22 @@ class TimelineTest(unittest.TestCase):
         self.assertEqual(self.report(*paths)["missing"], [
             {"tensor": "conv1", "number": 2, "never_submitted_by_ranks": "1"}])
 
+    def test_adds_the_slices_of_a_tensor(self):
+        trace = Trace(0)
+        for row, name in ((2, "large"), (3, "small")):
+            trace.name(row, name)
+            trace.negotiate(row, 1, 0, 10)
+        trace.bucket(1, (10, (11, 31), 33), 64, {})
+        trace.bucket(2, (40, (41, 71), 71), 64, {3: 72})
+        trace.bucket(1, (80, (83, 93), 94), 64, {2: 98})
+        report = self.report(self.write("t.0", trace.text()))
+        phases = {phase["phase"]: phase for phase in report["phases"]}
+        for phase, least, most in (("pack", 1, 4), ("transfer", 30, 30), ("unpack", 0, 3),
+                                   ("finish", 1, 4)):
+            self.assertEqual((phases[phase]["count"], phases[phase]["p50_us"],
+                              phases[phase]["max_us"]), (2, least, most), phase)
+        self.assertEqual(report["buckets"]["count"], 3)
+
     def test_names_the_slowest_only(self):
         paths = self.two_ranks()
         self.assertEqual(len(self.report("--tensors", "1", *paths)["slowest_tensors"]), 1)

@@ -15,6 +15,8 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr size_t kMissingMax = 10;
+// More than buckets of an iteration whose slices alternate.
+constexpr size_t kBucketsKept = 4096;
 
 // The quantile by the nearest-rank method; 0 without values.
 double Quantile(std::vector<float> values, double share) {
@@ -131,14 +133,13 @@ void TimelineReport::TakeSpan(const json& event, RankReport& rank, double at) {
   const std::string name = NameOf(event);
   const double end = at + event["dur"].get<double>();
   // The spans of a bucket come before the bucket itself in the file, and the tensors of a bucket
-  // after it. So one bucket at a time is enough.
+  // after it. Slices of other buckets may come between.
   if (name == "wait") {
     rank.waiting.Add(at, end);
   } else if (name == "transfer") {
-    BucketTimes& bucket = rank.bucket;
-    if (!bucket.has_transfer) bucket.first_transfer = at;
-    bucket.has_transfer = true;
-    bucket.transfer_so_far += end - at;
+    OpenTransfers& transfers = rank.transfers;
+    if (!std::exchange(transfers.has_one, true)) transfers.begin = at;
+    transfers.duration += end - at;
   } else if (name == "bucket") {
     TakeBucket(event, rank, at, end);
   } else if (event.contains("args") && event["args"].contains("bucket")) {
@@ -146,19 +147,20 @@ void TimelineReport::TakeSpan(const json& event, RankReport& rank, double at) {
   }
 }
 
-// Divides the time of a bucket. Packing lasts until the first transfer; the time after that outside
-// transfers is unpacking. A bucket without transfers counts as one transfer.
+// Divides the time of a bucket, or of a slice. Packing lasts until the first transfer; the time
+// after that outside transfers is unpacking. A bucket without transfers counts as one transfer.
 void TimelineReport::TakeBucket(const json& event, RankReport& rank, double at, double end) {
-  const BucketTimes& before = rank.bucket;
-  BucketTimes bucket = {.number = ArgumentOf(event, "number"), .end = end};
-  if (before.has_transfer && before.first_transfer >= at) {
-    bucket.pack = before.first_transfer - at;
-    bucket.transfer = before.transfer_so_far;
-    bucket.unpack = std::max(0.0, end - before.first_transfer - bucket.transfer);
+  const OpenTransfers transfers = std::exchange(rank.transfers, {});
+  BucketTimes& bucket = rank.buckets[ArgumentOf(event, "number")];
+  bucket.end = end;
+  if (transfers.has_one && transfers.begin >= at) {
+    bucket.pack += transfers.begin - at;
+    bucket.transfer += transfers.duration;
+    bucket.unpack += std::max(0.0, end - transfers.begin - transfers.duration);
   } else {
-    bucket.transfer = end - at;
+    bucket.transfer += end - at;
   }
-  rank.bucket = bucket;
+  if (rank.buckets.size() > kBucketsKept) rank.buckets.erase(rank.buckets.begin());
   rank.transferring.Add(at, end);
   rank.bucket_bytes.push_back(static_cast<double>(ArgumentOf(event, "bytes")));
 }
@@ -171,8 +173,9 @@ void TimelineReport::TakeOperation(const json& event, RankReport& rank, double a
   TensorReport& tensor = tensors_[row.tensor];
   rank.under_way.Add(at, end);
   if (NameOf(event) == "declined") return CountPhase("declined", tensor, end - at);
-  const BucketTimes& bucket = rank.bucket;
-  if (bucket.number != ArgumentOf(event, "bucket")) return;  // it failed, or events were lost
+  const auto found = rank.buckets.find(ArgumentOf(event, "bucket"));
+  if (found == rank.buckets.end()) return;  // it failed, or events were lost
+  const BucketTimes& bucket = found->second;
   CountPhase("pack", tensor, bucket.pack);
   CountPhase("transfer", tensor, bucket.transfer);
   CountPhase("unpack", tensor, bucket.unpack);

@@ -40,17 +40,20 @@ class TimelineReport {
     double begin = 0;  // time of the submission
     bool has_begin = false;
   };
-  // The last completed bucket of a rank, and the transfers after it.
+  // The phases of a bucket; of all its slices, if its tensor is cut.
   struct BucketTimes {
-    uint64_t number = 0;
-    double end = 0;
+    double end = 0;                             // of the last slice
     double pack = 0, transfer = 0, unpack = 0;  // durations
-    double first_transfer = 0, transfer_so_far = 0;
-    bool has_transfer = false;
+  };
+  // The transfers after the last completed bucket or slice of a rank.
+  struct OpenTransfers {
+    double begin = 0, duration = 0;
+    bool has_one = false;
   };
   struct RankReport {
     std::map<uint64_t, ReportTrack> rows;
-    BucketTimes bucket;
+    std::map<uint64_t, BucketTimes> buckets;  // by number; the last kBucketsKept
+    OpenTransfers transfers;
     TimeSpans under_way, transferring, negotiating, waiting;
     std::vector<double> bucket_bytes;
     double first = 0, last = 0;  // first begin and last end of all events
