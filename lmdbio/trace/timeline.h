@@ -83,12 +83,13 @@ class Timeline {
   // The helper thread was in a round of control exchanges.
   void Round(uint64_t number, int64_t begin_ns, int64_t end_ns);
 
-  // One collective call for a bucket. Record it before the Bucket event.
+  // One collective call for a bucket or a slice. Record it before the Bucket event.
   void Transfer(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
   // The helper thread waited for values of tensors on a GPU: until the tensors were ready and the
   // values had reached the host. In a bucket, before the call that takes the values.
   void CopyOut(uint64_t bytes, int64_t begin_ns, int64_t end_ns);
-  // One bucket, from the start of packing to the end of unpacking.
+  // One bucket, or a slice of it, from the start of packing to the end of unpacking. Slices of
+  // other buckets may come between those of one.
   struct BucketSpan {
     uint64_t number = 0;
     uint64_t bytes = 0;

@@ -331,13 +331,10 @@ std::vector<Request> PlanProgress::TakePending() {
   std::vector<Request> pending;
   pending.reserve(pending_count_);
   for (size_t i = 0; i < steps.size(); ++i) {
-    const PlanStep& step = steps[(next_step_ + i) % steps.size()];
-    if (!step.begins_bucket()) continue;
-    BucketFill& slots = slots_[step.bucket];
+    const size_t bucket = steps[(next_step_ + i) % steps.size()].bucket;
+    BucketFill& slots = slots_[bucket];
     for (size_t slot = 0; slot < slots.are_taken.size(); ++slot) {
-      if (slots.are_taken[slot] != 0) {
-        pending.push_back(plan_.buckets()[step.bucket].tensors[slot]);
-      }
+      if (slots.are_taken[slot] != 0) pending.push_back(plan_.buckets()[bucket].tensors[slot]);
     }
     Clear(slots);
   }

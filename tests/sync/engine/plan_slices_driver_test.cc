@@ -6,15 +6,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "lmdbio/sync/collective/forwarded_collectives.h"
 #include "lmdbio/sync/engine/plan_driver.h"
+#include "lmdbio/trace/timeline.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/sync/engine/engine_parts.h"
 
 namespace lmdbio::sync {
@@ -265,6 +271,37 @@ TEST_CASE("A slice that a rank skips is an error of all", "[sync][plan_driver][s
   REQUIRE_FALSE(outcome);
   CHECK(outcome.error().code() == ErrorCode::kInternal);
   CHECK(outcome.error().message() == "tensor 'a': the ranks made different steps");
+}
+
+TEST_CASE("A slice belongs to the bucket of its tensor in a timeline",
+          "[sync][plan_driver][steps]") {
+  const test::TempDir dir;
+  auto timeline = trace::Timeline::Open({.path = (dir.path() / "timeline").string()});
+  REQUIRE(timeline);
+  SyncTracer tracer(std::move(*timeline));
+  Task task;
+  Task* const tasks[] = {&task};
+  const auto reduce = [&](uint64_t bytes) {
+    tracer.Transferring(tasks, bytes);
+    tracer.Transferred(bytes);
+    tracer.Unpacked(tasks);
+  };
+  const uint64_t first = tracer.Agreed(tasks);
+  reduce(100);
+  const uint64_t second = tracer.Agreed(tasks);
+  reduce(200);
+  tracer.Resumed(first);
+  reduce(30);
+  REQUIRE(tracer.Close());
+  std::ifstream file(dir.path() / "timeline.0");
+  std::vector<std::pair<uint64_t, uint64_t>> buckets;  // number and bytes
+  for (const auto& event : nlohmann::json::parse(file)) {
+    if (event.value("name", "") != "bucket") continue;
+    buckets.emplace_back(event["args"]["number"], event["args"]["bytes"]);
+  }
+  CHECK(first != second);
+  CHECK(buckets ==
+        std::vector<std::pair<uint64_t, uint64_t>>{{first, 100}, {second, 200}, {first, 30}});
 }
 
 }  // namespace

@@ -134,11 +134,12 @@ TEST_CASE("Steps that do not reduce each element once are refused", "[control][p
   CHECK(refuses({{0, 0, 10}, {0, 10, 0}, {1, 0, 0}}));  //
   CHECK(refuses({{0, 0, 4}, {0, 4, 5}, {1, 0, 0}}));    // too few elements
   CHECK(refuses({{0, 0, 4}, {0, 4, 7}, {1, 0, 0}}));    // too many
-  CHECK(refuses({{0, 0, 4}, {0, 5, 5}, {1, 0, 0}}));    // a gap
-  CHECK(refuses({{0, 0, 4}, {0, 3, 7}, {1, 0, 0}}));    // an overlap
-  CHECK(refuses({{0, 4, 6}, {0, 0, 4}, {1, 0, 0}}));    // not ascending
-  CHECK(refuses({{0, 0, 0}, {1, 0, 4}}));               // of two tensors
-  CHECK(refuses({{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}));    // no such bucket
+  CHECK(refuses({{0, 0, 4}, {0, 4, ~uint64_t{3}}, {0, 0, 10}, {1, 0, 0}}));
+  CHECK(refuses({{0, 0, 4}, {0, 5, 5}, {1, 0, 0}}));  // a gap
+  CHECK(refuses({{0, 0, 4}, {0, 3, 7}, {1, 0, 0}}));  // an overlap
+  CHECK(refuses({{0, 4, 6}, {0, 0, 4}, {1, 0, 0}}));  // not ascending
+  CHECK(refuses({{0, 0, 0}, {1, 0, 4}}));             // of two tensors
+  CHECK(refuses({{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}));  // no such bucket
   Request on_device = TensorOf("a", 10);
   on_device.memory = MemoryKind::kDevice;
   CHECK(IsRefused([&] { Plan::FromSteps({BucketOf(on_device)}, {{0, 0, 4}, {0, 4, 6}}, 1); }));
