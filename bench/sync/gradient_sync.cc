@@ -1,18 +1,34 @@
 #include "bench/sync/gradient_sync.h"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 
 namespace lmdbio::bench {
 namespace {
 
+constexpr std::string_view kWindow = "+window";
+// The variants without windows: they have nothing to wait for, or reduce all gradients together.
+constexpr std::array<std::string_view, 4> kPlainNames = {"none", "mpi", "mpi-fused", "gloo"};
+
 bool IsSynchronizer(std::string_view name) { return name.starts_with("lmdbio:"); }
+
+bool IsPlain(std::string_view name) {
+  return std::ranges::find(kPlainNames, name) != kPlainNames.end();
+}
 
 }  // namespace
 
 Result<Variant> ParseVariant(const std::string& name) {
-  if (name == "none" || name == "mpi" || name == "mpi-fused") return Variant{.name = name};
-  if (name == "gloo") return Variant{.name = name, .has_helper = true};
+  if (IsPlain(name)) return Variant{.name = name, .has_helper = name == "gloo"};
   if (IsSynchronizer(name)) return ParseSynchronizerName(name);
+  if (name.ends_with(kWindow) && IsPlain(name.substr(0, name.size() - kWindow.size()))) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("variant '{}': '+window' is for lmdbio variants only, because no other "
+                            "one can wait for the gradients of one layer",
+                            name));
+  }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("variant '{}' is unknown; expected one of none, mpi, mpi-fused, gloo, "
                           "lmdbio:COORDINATOR[:PACING[:COLLECTIVE[:TRANSPORT]]]",

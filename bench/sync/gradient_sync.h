@@ -14,6 +14,7 @@
 
 #include "bench/sync/layers/layer_network.h"
 #include "bench/sync/workload.h"
+#include "lmdbio/base/check.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/group/group.h"
 
@@ -42,7 +43,16 @@ class GradientSync {
   // A gradient is ready. WaitAll returns an error. Threads: any
   virtual void Submit(uint32_t tensor) = 0;
 
-  // Waits for all gradients of the iteration. Requires: all of them were submitted
+  // Waits for one gradient. Returns whether it was missing. WaitAll returns an error.
+  // Requires: Variant::is_windowed; the gradient was submitted, and not awaited
+  // Threads: any, one for each tensor
+  virtual bool Wait([[maybe_unused]] uint32_t tensor) {
+    LMDBIO_CHECK(false);
+    return false;
+  }
+
+  // Waits for all gradients of the iteration that were not awaited. Requires: all of them were
+  // submitted
   // Errors: the first error of the iteration
   virtual Status WaitAll() = 0;
 
@@ -82,13 +92,15 @@ struct SyncContext {
 //   gloo          Gloo's ring allreduce for each full bucket, in a thread of its own
 //   lmdbio:COORDINATOR[+ADDITION...][:PACING[:COLLECTIVE[:TRANSPORT]]]
 //                 the Synchronizer; "graph" is "topo" with the network's graph. ADDITION is
-//                 "scp", "trace", "place", "bucket=BYTES", "cycle=MICROSECONDS", "gs=CYCLES",
-//                 "groups=COUNT", "by=bytes" or "by=tensors".
+//                 "scp", "trace", "place", "window", "bucket=BYTES", "cycle=MICROSECONDS",
+//                 "gs=CYCLES", "groups=COUNT", "by=bytes" or "by=tensors".
 //                 TRANSPORT is of control messages: "mpi", MPI's blocking calls, or "own"
 struct Variant {
   std::string name;
   bool has_helper = false;  // a thread that may disturb computing
   bool is_pinned = false;   // "+scp": its threads run on cores of their own
+  // "+window": a layer waits for its own gradients, before its next forward work
+  bool is_windowed = false;
 
   bool is_none() const { return name == "none"; }
 };

@@ -137,6 +137,16 @@ class MatrixTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("'other'", result.stderr)
 
+    def test_windows_are_for_variants_that_wait_for_one_layer(self):
+        for variant in ("none+window", "mpi+window", "mpi-fused+window", "gloo+window"):
+            with self.subTest(variant=variant):
+                result = self.run_matrix("--ranks", "2", "--waits", "yield", "--networks",
+                                         "alexnet", "--variants", variant, "--no-ddp",
+                                         "--no-horovod")
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(f"variant '{variant}': '+window' is for lmdbio variants only",
+                              result.stderr)
+
     def test_kinds_of_runs(self):
         words = ("--ranks", "2", "--waits", "yield", "--networks", "alexnet", "--variants",
                  "none,lmdbio:topo", "--baseline", "lmdbio:topo", "--no-ddp", "--kinds")

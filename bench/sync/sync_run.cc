@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/sync/iteration_figures.h"
 #include "bench/sync/mpi_call_count.h"
 #include "bench/sync/sleep_lateness.h"
 #include "bench/sync/thread_clocks.h"
@@ -110,66 +111,6 @@ Result<std::vector<T>> GatherAll(ranks::Group& group, std::span<const T> mine) {
   return all;
 }
 
-// One run on this rank.
-//
-//   kTrain   compute; submit each gradient in the backward pass; wait for all
-//   kIdle    compute; the variant exists and gets no gradient
-//   kAlone   submit all gradients at once; wait for all
-class Runner {
- public:
-  Runner(const RunStage& stage, BenchRunKind kind, GradientSync* sync, InputWindow& window)
-      : stage_(stage), kind_(kind), sync_(sync), window_(window) {}
-
-  // Returns the time in milliseconds.
-  Result<double> Iterate(uint64_t iteration) {
-    const int rank = stage_.group.rank();
-    const auto ready = [&](const Layer& layer) {
-      for (const uint32_t tensor : layer.tensors) {
-        stage_.gradients.Fill(tensor, rank, iteration);
-        if (kind_ == BenchRunKind::kTrain && sync_ != nullptr) sync_->Submit(tensor);
-      }
-    };
-    const uint32_t tensor_count = stage_.gradients.tensor_count();
-    // Writing the gradients is work of the trainer, so it comes before the clock starts.
-    if (kind_ == BenchRunKind::kAlone) {
-      for (uint32_t i = 0; i < tensor_count; ++i) stage_.gradients.Fill(i, rank, iteration);
-    }
-    const auto start = Clock::now();
-    window_.Open();
-    if (kind_ == BenchRunKind::kAlone) {
-      for (uint32_t i = tensor_count; i-- > 0;) sync_->Submit(i);
-    } else {
-      LMDBIO_TRY_VOID(CheckWork(stage_.workload.Iterate(ready)));
-    }
-    window_.OnComputed();
-    if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) LMDBIO_TRY_VOID(sync_->WaitAll());
-    const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    // After the clock has stopped, because the check is no part of an iteration.
-    if (kind_ != BenchRunKind::kIdle && sync_ != nullptr) {
-      LMDBIO_TRY_VOID(stage_.gradients.Check(stage_.network, stage_.group.size(), iteration));
-    }
-    return ms;
-  }
-
-  uint64_t checksum() const { return checksum_; }
-  const InputWindow& window() const { return window_; }
-
- private:
-  // Equal checksums show that each iteration has done the same work, and that the compiler has kept
-  // it.
-  Status CheckWork(uint64_t checksum) {
-    if (checksum_ == 0) checksum_ = checksum;
-    if (checksum_ == checksum) return {};
-    return Fail(ErrorCode::kInternal, "two iterations have different checksums of their computing");
-  }
-
-  const RunStage& stage_;
-  const BenchRunKind kind_;
-  GradientSync* const sync_;
-  InputWindow& window_;
-  uint64_t checksum_ = 0;
-};
-
 // How many iterations all ranks measure, by how long the slowest needs for one. All ranks must make
 // as many iterations, because each contains collective calls.
 Result<uint32_t> AgreeOnCount(const RunStage& stage, double iteration_ms) {
@@ -183,9 +124,11 @@ Result<uint32_t> AgreeOnCount(const RunStage& stage, double iteration_ms) {
 }
 
 // All iterations of this rank.
-Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner, GradientSync* sync,
-                                          const RankThreads& threads, RunResult& result,
-                                          RankCost& cost) {
+Result<std::vector<double>> RunIterations(const RunStage& stage, const IterationParts& parts,
+                                          IterationRunner& runner, const RankThreads& threads,
+                                          RunResult& result, RankCost& cost) {
+  GradientSync* const sync = parts.sync;
+  const InputWindow& window = parts.window;
   uint64_t iteration = 0;
   double last_ms = 0;
   for (; iteration < stage.warmup_count; ++iteration) {
@@ -195,8 +138,8 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   // All ranks begin the measured iterations together.
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   const Traffic traffic = sync == nullptr ? Traffic() : sync->traffic();
-  const std::chrono::nanoseconds window_before = runner.window().total();
-  const uint64_t early_before = runner.window().early_count();
+  const std::chrono::nanoseconds window_before = window.total();
+  const uint64_t early_before = window.early_count();
   const uint64_t batches_before = stage.workload.input().batch_count();
   const CounterSnapshot start = TakeSnapshot(threads);
   std::vector<double> times;
@@ -205,9 +148,9 @@ Result<std::vector<double>> RunIterations(const RunStage& stage, Runner& runner,
   }
   cost = CostBetween(start, TakeSnapshot(threads));
   cost.checksum = runner.checksum();
-  const std::chrono::duration<double, std::milli> window = runner.window().total() - window_before;
-  cost.window_share = window.count() / std::accumulate(times.begin(), times.end(), 0.0);
-  cost.early_transfers = runner.window().early_count() - early_before;
+  const std::chrono::duration<double, std::milli> open_time = window.total() - window_before;
+  cost.window_share = open_time.count() / std::accumulate(times.begin(), times.end(), 0.0);
+  cost.early_transfers = window.early_count() - early_before;
   cost.input_batches = stage.workload.input().batch_count() - batches_before;
   if (sync == nullptr) return times;
   const Traffic traffic_after = sync->traffic();
@@ -247,39 +190,25 @@ Status TakeOffOwnCpu(ranks::Group& host, RankCost& cost) {
   return {};
 }
 
-// `all` has the times of rank 0, then those of rank 1, ... An iteration of training ends when its
-// slowest rank does. Alone, a rank that comes early waits for the others, so the rank that came
-// last has the time of the communication.
-Status Collect(const RunStage& stage, std::span<const double> times, RankCost cost,
+// Ranks that train wait for each other. Alone, a rank that comes early waits for the others, so the
+// rank that came last has the time of the communication.
+RankJoin JoinOf(BenchRunKind kind, bool is_none) {
+  if (kind == BenchRunKind::kAlone) return RankJoin::kQuickest;
+  if (kind == BenchRunKind::kIdle || is_none) return RankJoin::kSlowest;
+  return RankJoin::kLastEnd;
+}
+
+Status Collect(const RunStage& stage, RankJoin join, std::span<const double> times, RankCost cost,
                RunResult& result) {
   LMDBIO_TRY_VOID(TakeOffOwnCpu(stage.host, cost));
   LMDBIO_TRY(result.ranks, GatherAll(stage.group, std::span<const RankCost>(&cost, 1)));
   LMDBIO_TRY(const std::vector<double> all, GatherAll(stage.group, times));
-  for (size_t i = 0; i < times.size(); ++i) {
-    double chosen = all[i];
-    for (size_t place = i; place < all.size(); place += times.size()) {
-      chosen = result.kind == BenchRunKind::kAlone ? std::min(chosen, all[place])
-                                                   : std::max(chosen, all[place]);
-    }
-    result.iteration_ms.push_back(chosen);
-  }
+  result.iteration_ms = JoinRankTimes(join, all, times.size());
   result.is_disturbed = result.neighbour_cores() > stage.neighbour_limit;
   return {};
 }
 
 }  // namespace
-
-std::string_view NameOf(BenchRunKind kind) {
-  switch (kind) {
-    case BenchRunKind::kTrain:
-      return "train";
-    case BenchRunKind::kIdle:
-      return "idle";
-    case BenchRunKind::kAlone:
-      return "alone";
-  }
-  return "?";
-}
 
 // Stolen time counts, because another virtual machine is a neighbour, too.
 double RunResult::neighbour_cores() const {
@@ -329,10 +258,11 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   threads.helpers = ThreadsSince(before);
   if (variant.is_pinned) LMDBIO_TRY_VOID(Pin(threads, stage.placement));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
-  Runner runner(stage, kind, sync.get(), window);
+  const IterationParts parts{stage.network, stage.gradients,    stage.workload,    window,
+                             sync.get(),    stage.group.rank(), stage.group.size()};
+  IterationRunner runner(parts, kind, variant.is_windowed);
   RankCost cost;
-  Result<std::vector<double>> times =
-      RunIterations(stage, runner, sync.get(), threads, result, cost);
+  Result<std::vector<double>> times = RunIterations(stage, parts, runner, threads, result, cost);
   if (!times) return Fail(std::move(times).error().Within(variant.name));
   result.cores = {CoresOf(threads.computing), CoresOf(threads.input), CoresOf(threads.helpers)};
   if (variant.is_pinned) LMDBIO_TRY_VOID(Unpin(threads));
@@ -340,7 +270,7 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());
   // Before Collect, so that the threads of the variant have ended when the next run lists its own.
   sync.reset();
-  LMDBIO_TRY_VOID(Collect(stage, *times, cost, result));
+  LMDBIO_TRY_VOID(Collect(stage, JoinOf(kind, variant.is_none()), *times, cost, result));
   return result;
 }
 

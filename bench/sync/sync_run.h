@@ -6,12 +6,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <mpi.h>
 
 #include "bench/sync/gradient_sync.h"
+#include "bench/sync/iteration_runner.h"
 #include "bench/sync/layers/layer_network.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/placement.h"
@@ -19,13 +19,6 @@
 #include "lmdbio/ranks/group/group.h"
 
 namespace lmdbio::bench {
-
-enum class BenchRunKind {
-  kTrain,  // iterations as in training
-  kIdle,   // computing beside an idle variant: the cost of its existence
-  kAlone,  // communication without computing
-};
-std::string_view NameOf(BenchRunKind kind);
 
 // Threads that the variant has made.
 struct HelperThreadCost {
@@ -81,7 +74,8 @@ struct RunResult {
   BenchRunKind kind = BenchRunKind::kTrain;
   uint32_t repetition = 0;
   std::string error;  // "" or: it could not be made, the same on every rank
-  // [iterations] as the slowest rank saw them; of kAlone as the last to come saw them
+  // [iterations] of all ranks together (iteration_figures.h): of kTrain by RankJoin::kLastEnd, of
+  // kAlone by kQuickest; of kIdle and of `none` by kSlowest, because no rank waits for another
   std::vector<double> iteration_ms;
   std::vector<RankCost> ranks;
   std::map<uint64_t, uint64_t> sizes;  // of rank 0: bytes -> collectives of the run

@@ -29,6 +29,7 @@ struct VariantChoice {
   bool is_traced = false;
   bool is_pinned = false;
   bool is_placed = false;  // gradients lie in memory of the synchronizer
+  bool is_windowed = false;
   std::optional<std::chrono::microseconds> cycle_time;  // in place of the setting of all variants
   std::optional<uint32_t> gs_cycles;                    // the same
   // Of the collectives made here. A Synchronizer refuses the option with given ones.
@@ -96,6 +97,8 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     choice.is_traced = true;
   } else if (addition == "place") {
     choice.is_placed = true;
+  } else if (addition == "window") {
+    choice.is_windowed = true;
   } else if (addition == "scp") {
     choice.is_pinned = true;
   } else if (key == "by") {
@@ -104,10 +107,10 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     found->set(choice, *number);
   } else {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +bucket=BYTES, "
-                            "+last=BYTES or +slice=BYTES, with K or M behind the bytes or without, "
-                            "+groups=COUNT, +by=bytes or +by=tensors, +arity=HOSTS, +roots=RANKS, "
-                            "+cycle=MICROSECONDS or +gs=CYCLES",
+                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +window, "
+                            "+bucket=BYTES, +last=BYTES or +slice=BYTES, with K or M behind the "
+                            "bytes or without, +groups=COUNT, +by=bytes or +by=tensors, "
+                            "+arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
                             name, addition));
   }
   return {};
@@ -236,23 +239,36 @@ class SynchronizerSync final : public GradientSync {
       handles_[index].emplace(std::move(*handle));
       return;
     }
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_.emplace(std::move(handle).error());
+    Keep(Fail(std::move(handle).error()));
+  }
+
+  // The thread that computes the layer. A pass lies between Submit and this, so the handle needs no
+  // lock here, either.
+  bool Wait(uint32_t index) override {
+    std::optional<sync::Handle>& handle = handles_[index];
+    if (!handle) return false;  // Submit failed
+    Result<bool> is_there = handle->WaitFor(std::chrono::milliseconds(0));
+    const bool was_missing = is_there && !*is_there;
+    if (was_missing) {
+      Keep(handle->Wait());
+    } else if (!is_there) {
+      Keep(Fail(std::move(is_there).error()));
+    }
+    handle.reset();
+    return was_missing;
   }
 
   // Waits for all handles, also after a failure. So no operation of this iteration is in progress
   // when the next one begins.
   Status WaitAll() override {
-    Status first;
     for (std::optional<sync::Handle>& handle : handles_) {
       if (!handle) continue;
-      Status done = handle->Wait();
-      if (!done && first) first = std::move(done);
+      Keep(handle->Wait());
       handle.reset();
     }
     const std::lock_guard lock(mutex_);
     if (failure_) return Fail(std::move(*std::exchange(failure_, std::nullopt)));
-    return first;
+    return {};
   }
 
   Status Finish() override { return synchronizer_->Shutdown(); }
@@ -273,6 +289,13 @@ class SynchronizerSync final : public GradientSync {
   std::vector<std::string> Description() const override { return synchronizer_->Description(); }
 
  private:
+  // The first failure of an iteration, for WaitAll.
+  void Keep(Status status) {
+    if (status) return;
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_.emplace(std::move(status).error());
+  }
+
   // Adds the sizes of the calls that are new in the flight record. A line of a call is: "begun
   // 'conv1.weight' 4096 bytes, collective 17".
   void AddSizes(const std::vector<std::string>& record) {
@@ -294,14 +317,17 @@ class SynchronizerSync final : public GradientSync {
   std::map<uint64_t, uint64_t> sizes_;
   uint64_t last_collective_ = 0;  // of those in sizes_
   std::mutex mutex_;
-  std::optional<Error> failure_;  // of the first Submit that failed
+  std::optional<Error> failure_;  // of the first Submit or Wait that failed
 };
 
 }  // namespace
 
 Result<Variant> ParseSynchronizerName(const std::string& name) {
   LMDBIO_TRY(const VariantChoice choice, ParseChoice(name));
-  return Variant{.name = name, .has_helper = true, .is_pinned = choice.is_pinned};
+  return Variant{.name = name,
+                 .has_helper = true,
+                 .is_pinned = choice.is_pinned,
+                 .is_windowed = choice.is_windowed};
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,

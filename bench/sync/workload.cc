@@ -141,22 +141,29 @@ Workload::~Workload() {
   for (std::thread& thread : helpers_) thread.join();
 }
 
-uint64_t Workload::Iterate(const std::function<void(const Layer&)>& ready) {
-  input_.BeginIteration();
+uint64_t Workload::Iterate(PassDirection first, const LayerCalls& calls) {
   if (accelerator_) accelerator_->Begin();
   // The factor makes the checksum depend on the pass in which a layer was computed.
-  const uint64_t forward = RunPass(PassDirection::kForward, nullptr);
-  return forward + 3 * RunPass(PassDirection::kBackward, &ready);
+  if (first == PassDirection::kForward) {
+    const uint64_t forward = RunPass(PassDirection::kForward, calls);
+    return forward + 3 * RunPass(PassDirection::kBackward, calls);
+  }
+  const uint64_t backward = RunPass(PassDirection::kBackward, calls);
+  return RunPass(PassDirection::kForward, calls) + 3 * backward;
 }
 
 // The caller and all helper threads compute layers until none is left. The pass is over when all of
 // them have left it.
-uint64_t Workload::RunPass(PassDirection direction,
-                           const std::function<void(const Layer&)>* ready) {
+uint64_t Workload::RunPass(PassDirection direction, const LayerCalls& calls) {
+  if (direction == PassDirection::kForward) {
+    input_.BeginIteration();
+    // The batch may have been late.
+    if (accelerator_) accelerator_->Begin();
+  }
   {
     const std::lock_guard lock(mutex_);
     schedule_.Begin(direction);
-    ready_ = ready;
+    calls_ = &calls;
     ++pass_number_;
     checksum_ = 0;
     busy_helpers_ = static_cast<uint32_t>(helpers_.size());
@@ -178,24 +185,35 @@ void Workload::ComputeLayers() {
     const uint32_t index = schedule_.Take();
     const Layer& layer = network_.layers[index];
     lock.unlock();
-    const uint64_t sum = Compute(index);
-    if (ready_ != nullptr) (*ready_)(layer);
+    const uint64_t sum = ComputeWithCalls(index);
     lock.lock();
     checksum_ += sum;
     if (schedule_.Finish(layer) && !helpers_.empty()) changed_.notify_all();
   }
 }
 
-// Without the lock: with an accelerator there is one thread.
-uint64_t Workload::Compute(uint32_t layer) {
-  const uint64_t units = UnitsOf(layer);
-  if (accelerator_) return accelerator_->Compute(units);
-  return sync_work(words_.data(), units, layer + 1);
+// Without the lock: with an accelerator there is one thread. And the direction stays the same as
+// long as a pass has layers, and so do the calls.
+uint64_t Workload::ComputeWithCalls(uint32_t index) {
+  const Layer& layer = network_.layers[index];
+  const bool is_forward = schedule_.direction() == PassDirection::kForward;
+  // The accelerator had nothing to do until the call returned. Otherwise it has gone on while the
+  // thread was late.
+  const bool has_waited = is_forward && calls_->needed && calls_->needed(layer);
+  if (has_waited && accelerator_) accelerator_->Begin();
+  const uint64_t sum = Compute(index);
+  if (!is_forward) calls_->ready(layer);
+  return sum;
 }
 
-// Without the lock: the direction stays the same as long as a pass has layers.
-uint64_t Workload::UnitsOf(uint32_t layer) const {
-  return units_[schedule_.direction() == PassDirection::kForward ? 0 : 1][layer];
+uint64_t Workload::Compute(uint32_t index) {
+  const uint64_t units = UnitsOf(index);
+  if (accelerator_) return accelerator_->Compute(units);
+  return sync_work(words_.data(), units, index + 1);
+}
+
+uint64_t Workload::UnitsOf(uint32_t index) const {
+  return units_[schedule_.direction() == PassDirection::kForward ? 0 : 1][index];
 }
 
 // `pass_number_` shows a pass that this thread has not joined, also if that pass is over already.

@@ -66,8 +66,16 @@ struct WorkloadOptions {
   double accelerator_units_per_second = 0;
   // The threads compute layers in a random order that respects the edges, so ranks have their
   // gradients in different orders. Empty: the order of the network.
-  std::optional<uint64_t> shuffle_seed;
-  InputOptions input;  // threads that prepare batches meanwhile
+  std::optional<uint64_t> shuffle_seed = std::nullopt;
+  InputOptions input = {};  // threads that prepare batches meanwhile
+};
+
+// The calls for a layer, in the thread that computes it.
+struct LayerCalls {
+  // Before its forward work; may be empty. Returns whether the work had to wait for this.
+  std::function<bool(const Layer&)> needed;
+  // After its backward work.
+  std::function<void(const Layer&)> ready;
 };
 
 // Computes one layer after the other, in the time that a core of its own would take.
@@ -75,7 +83,7 @@ class Accelerator {
  public:
   explicit Accelerator(double units_per_second) : units_per_second_(units_per_second) {}
 
-  // Work may begin from now on.
+  // No work begins before now.
   void Begin();
   // Begins after the units before, and sleeps until it is done. Returns a checksum.
   uint64_t Compute(uint64_t units);
@@ -91,19 +99,20 @@ class Workload {
   Workload(const LayerNetwork& network, const WorkloadOptions& options);
   ~Workload();
 
-  // One iteration. `ready` is called for each layer when its backward work is done, in the thread
-  // that did it. Returns a checksum of the work, the same in every iteration.
-  uint64_t Iterate(const std::function<void(const Layer&)>& ready);
+  // One iteration: the pass in the direction `first`, and then the other one. Returns a checksum of
+  // the work, the same in every iteration.
+  uint64_t Iterate(PassDirection first, const LayerCalls& calls);
 
   const InputLoad& input() const { return input_; }
   // Those that compute layers, without the thread that calls Iterate.
   const std::vector<pid_t>& helper_threads() const { return helper_numbers_; }
 
  private:
-  uint64_t RunPass(PassDirection direction, const std::function<void(const Layer&)>* ready);
+  uint64_t RunPass(PassDirection direction, const LayerCalls& calls);
   void ComputeLayers();
-  uint64_t UnitsOf(uint32_t layer) const;
-  uint64_t Compute(uint32_t layer);
+  uint64_t UnitsOf(uint32_t index) const;
+  uint64_t Compute(uint32_t index);
+  uint64_t ComputeWithCalls(uint32_t index);
   void RunHelper();
 
   const LayerNetwork& network_;
@@ -113,8 +122,8 @@ class Workload {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  LayerSchedule schedule_;                                    // of the present pass
-  const std::function<void(const Layer&)>* ready_ = nullptr;  // of the present pass; may be null
+  LayerSchedule schedule_;             // of the present pass
+  const LayerCalls* calls_ = nullptr;  // of the present pass
   uint64_t pass_number_ = 0;
   bool is_ending_ = false;
   uint32_t busy_helpers_ = 0;

@@ -1,0 +1,38 @@
+#include "bench/sync/iteration_figures.h"
+
+#include <algorithm>
+
+namespace lmdbio::bench {
+namespace {
+
+std::vector<double> LastEnds(std::span<const double> times, size_t iteration_count) {
+  std::vector<double> ends(times.size() / iteration_count);  // [ranks] of the iteration so far
+  std::vector<double> joined;
+  double last_end = 0;
+  for (size_t i = 0; i < iteration_count; ++i) {
+    for (size_t rank = 0; rank < ends.size(); ++rank) {
+      ends[rank] += times[rank * iteration_count + i];
+    }
+    const double end = *std::max_element(ends.begin(), ends.end());
+    joined.push_back(end - last_end);
+    last_end = end;
+  }
+  return joined;
+}
+
+}  // namespace
+
+std::vector<double> JoinRankTimes(RankJoin join, std::span<const double> times,
+                                  size_t iteration_count) {
+  if (join == RankJoin::kLastEnd) return LastEnds(times, iteration_count);
+  std::vector<double> joined(times.begin(),
+                             times.begin() + static_cast<std::ptrdiff_t>(iteration_count));
+  for (size_t place = iteration_count; place < times.size(); ++place) {
+    double& chosen = joined[place % iteration_count];
+    chosen = join == RankJoin::kQuickest ? std::min(chosen, times[place])
+                                         : std::max(chosen, times[place]);
+  }
+  return joined;
+}
+
+}  // namespace lmdbio::bench

@@ -1,0 +1,28 @@
+// bench/sync/iteration_figures.h - the time of an iteration over all ranks.
+#ifndef LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
+#define LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lmdbio::bench {
+
+// How the times of ranks become one time of an iteration.
+enum class RankJoin {
+  kSlowest,  // of the rank that took longest: for ranks that do not wait for each other
+  // From the end of the iteration before, on the rank that ended it last, to the end of this one on
+  // the rank that ends this one last. So the sum over all iterations is the time of the run, also
+  // if one rank is late in one iteration, and others wait for it in the next one.
+  kLastEnd,
+  kQuickest,  // of the rank that took the shortest time: it came last, so it waited for nobody
+};
+
+// times            [ranks * iterations] of rank 0, then of rank 1, ... All ranks begin together
+// iteration_count  [> 0]
+// Returns [iterations].
+std::vector<double> JoinRankTimes(RankJoin join, std::span<const double> times,
+                                  size_t iteration_count);
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
