@@ -35,4 +35,16 @@ std::vector<double> JoinRankTimes(RankJoin join, std::span<const double> times,
   return joined;
 }
 
+// From T = C + N less the time for which both are under way, alpha min(N, C).
+std::optional<Overlap> OverlapOf(double iteration_ms, double computing_ms, double alone_ms) {
+  if (!(iteration_ms > 0 && computing_ms > 0 && alone_ms > 0)) return std::nullopt;
+  Overlap overlap;
+  overlap.rho = alone_ms / computing_ms;
+  const double shorter = std::min(overlap.rho, 1.0);
+  overlap.alpha = (1 + overlap.rho - iteration_ms / computing_ms) / shorter;
+  overlap.utilisation = 1 / (1 + overlap.rho - overlap.alpha * shorter);
+  overlap.bound_ratio = iteration_ms / std::max(computing_ms, alone_ms);
+  return overlap;
+}
+
 }  // namespace lmdbio::bench

@@ -1,8 +1,9 @@
-// bench/sync/iteration_figures.h - the time of an iteration over all ranks.
+// bench/sync/iteration_figures.h - the time of an iteration, and the overlap that it shows.
 #ifndef LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
 #define LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,19 @@ enum class RankJoin {
 // Returns [iterations].
 std::vector<double> JoinRankTimes(RankJoin join, std::span<const double> times,
                                   size_t iteration_count);
+
+// Source: Hashemi et al. 3.1.
+struct Overlap {
+  double rho = 0;  // time of the communication by itself / time of computing by itself
+  // The overlap coefficient: the time for which both were under way, as a share of the shorter one.
+  // 1: the shorter one is hidden. Negative: both together take longer than one after the other
+  double alpha = 0;
+  double utilisation = 0;  // of what computes: 1 / (1 + rho - alpha min(rho, 1))
+  double bound_ratio = 0;  // the iteration / the ideal bound: the longer one of both
+};
+
+// Nothing if a time is not positive.
+std::optional<Overlap> OverlapOf(double iteration_ms, double computing_ms, double alone_ms);
 
 }  // namespace lmdbio::bench
 #endif  // LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_

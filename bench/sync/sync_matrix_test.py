@@ -81,6 +81,14 @@ class MatrixTest(unittest.TestCase):
                                          for repetition in range(3))
         (topo,) = [one for one in network["variants"] if one["variant"] == "lmdbio:topo"]
         self.assertAlmostEqual(topo["idle_slowdown"], expected, places=9)
+        (none,) = [one for one in network["variants"] if one["variant"] == "none"]
+        computing, alone = none["p50_ms"], topo["alone_ms"]
+        self.assertAlmostEqual(topo["rho"], alone / computing)
+        self.assertAlmostEqual(topo["utilisation"], computing / topo["p50_ms"])
+        self.assertAlmostEqual(topo["alpha"] * min(alone, computing),
+                               computing + alone - topo["p50_ms"])
+        self.assertAlmostEqual(topo["x_bound"], topo["p50_ms"] / max(alone, computing))
+        self.assertNotIn("rho", none)
 
     def check_runs(self, runs):
         """Every rank did the same work, in every run of every variant that computes."""

@@ -204,6 +204,7 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   summary.alone_ms = MedianOf(RunsOf(runs, variant, BenchRunKind::kAlone));
   if (summary.exposed_ms && summary.alone_ms && *summary.alone_ms > 0) {
     summary.overlap = 1 - *summary.exposed_ms / *summary.alone_ms;
+    summary.coefficients = OverlapOf(summary.times.p50_ms, *computing, *summary.alone_ms);
   }
   return summary;
 }
@@ -216,6 +217,12 @@ std::string SizeText(double bytes) {
   if (bytes >= 1e6) return fmt::format("{:.1f}M", bytes / 1e6);
   if (bytes >= 1e3) return fmt::format("{:.1f}k", bytes / 1e3);
   return fmt::format("{:.0f}", bytes);
+}
+
+std::string CoefficientsText(const std::optional<Overlap>& overlap) {
+  if (!overlap) return "- | - | - | -";
+  return fmt::format("{:.2f} | {:.2f} | {:.0f} | {:.2f}", overlap->rho, overlap->alpha,
+                     overlap->utilisation * 100, overlap->bound_ratio);
 }
 
 // Only the mean, if the variant does not report the sizes of single calls.
@@ -263,21 +270,23 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
 std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
-      "idle x | helper % idle, train | run delay ms helper, trainer | switches computing, helper | "
+      "rho | alpha | U % | x bound | idle x | helper % idle, train | run delay ms helper, trainer "
+      "| switches computing, helper | "
       "late us p50, p99 | window % | control/it | data/it | MPI calls/it | "
       "bytes min / p50 / max | clean runs |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const VariantSummary& one : summaries) {
     if (one.run_count == 0) {
-      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | | |\n", one.variant,
-                          one.error);
+      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | | | | | | |\n",
+                          one.variant, one.error);
       continue;
     }
-    text += fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | ",
-                        one.variant, one.times.p50_ms, one.times.run_p50_min_ms,
-                        one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
-                        OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
-                        OrDash(one.overlap, 0, 100), OrDash(one.helper.idle_slowdown, 3));
+    text +=
+        fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | {} | ",
+                    one.variant, one.times.p50_ms, one.times.run_p50_min_ms,
+                    one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
+                    OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2), OrDash(one.overlap, 0, 100),
+                    CoefficientsText(one.coefficients), OrDash(one.helper.idle_slowdown, 3));
     text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f}, {:.1f} | {}, {} | {:.0f} | ",
                         OrDash(one.helper.idle_share, 1, 100), one.helper.share * 100,
                         one.helper.delay_ms, one.helper.trainer_delay_ms, one.switches.computing,
@@ -309,6 +318,12 @@ ordered_json ToJson(const VariantSummary& summary) {
   put("exposed_ms", summary.exposed_ms);
   put("alone_ms", summary.alone_ms);
   put("overlap", summary.overlap);
+  if (summary.coefficients) {
+    json["rho"] = summary.coefficients->rho;
+    json["alpha"] = summary.coefficients->alpha;
+    json["utilisation"] = summary.coefficients->utilisation;
+    json["x_bound"] = summary.coefficients->bound_ratio;
+  }
   put("idle_slowdown", summary.helper.idle_slowdown);
   put("idle_helper_share", summary.helper.idle_share);
   json["helper_share"] = summary.helper.share;

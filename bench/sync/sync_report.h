@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/sync/iteration_figures.h"
 #include "bench/sync/sync_run.h"
 
 namespace lmdbio::bench {
@@ -61,10 +62,11 @@ struct VariantSummary {
   SwitchCounts switches;
   double window_share = 0;  // of an iteration, as InputWindow; the mean of all ranks
   IterationTraffic traffic;
-  std::optional<double> exposed_ms;  // p50 less the p50 of computing alone
-  std::optional<double> alone_ms;    // p50 of the communication alone
-  std::optional<double> overlap;     // 1 - exposed / alone
-  std::optional<double> ratio;       // of p50 to the p50 of the baseline
+  std::optional<double> exposed_ms;     // p50 less the p50 of computing alone
+  std::optional<double> alone_ms;       // p50 of the communication alone
+  std::optional<double> overlap;        // 1 - exposed / alone
+  std::optional<Overlap> coefficients;  // of the three medians
+  std::optional<double> ratio;          // of p50 to the p50 of the baseline
 
   bool is_clean() const { return clean_count > 0; }
 };

@@ -1,5 +1,5 @@
 // Goal: an iteration of sync_bench computes, submits and waits in the order that its variant asks
-// for, and the times of iterations add up to that of the run.
+// for, its times add up to that of the run, and its figures are those of the paper.
 //
 // Method: the work loop and the variant of this test record each call. So the order of all events
 // is the oracle.
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -297,6 +298,51 @@ TEST_CASE("Times by the last end add up to the time of the rank that took longes
     CHECK(joined.size() == kIterations);
     CHECK(std::accumulate(joined.begin(), joined.end(), 0.0) == longest);
   }
+}
+
+TEST_CASE("Overlap has the coefficients of Hashemi et al. 3.1", "[figures]") {
+  const auto of = [](double iteration_ms, double computing_ms, double alone_ms) {
+    const std::optional<Overlap> overlap = OverlapOf(iteration_ms, computing_ms, alone_ms);
+    REQUIRE(overlap.has_value());
+    return *overlap;
+  };
+  // All of a short communication is hidden.
+  CHECK(of(100, 100, 50).rho == Approx(0.5));
+  CHECK(of(100, 100, 50).alpha == Approx(1));
+  CHECK(of(100, 100, 50).utilisation == Approx(1));
+  CHECK(of(100, 100, 50).bound_ratio == Approx(1));
+  // One wait at the end, rho = 1: only the backward pass, two thirds of computing, hides anything.
+  CHECK(of(400.0 / 3, 100, 100).alpha == Approx(2.0 / 3));
+  CHECK(of(400.0 / 3, 100, 100).utilisation == Approx(0.75));
+  CHECK(of(400.0 / 3, 100, 100).bound_ratio == Approx(4.0 / 3));
+  // The longer one is the communication: nothing hidden, all of computing hidden.
+  CHECK(of(300, 100, 200).alpha == Approx(0).margin(1e-12));
+  CHECK(of(300, 100, 200).utilisation == Approx(1.0 / 3));
+  CHECK(of(300, 100, 200).bound_ratio == Approx(1.5));
+  CHECK(of(200, 100, 200).alpha == Approx(1));
+  // Both together are slower than one after the other.
+  CHECK(of(360, 100, 200).alpha == Approx(-0.6));
+}
+
+TEST_CASE("Utilisation is the share of computing in an iteration", "[figures]") {
+  std::mt19937_64 chance(1);
+  for (int i = 0; i < 1000; ++i) {
+    const auto any = [&] { return 1 + static_cast<double>(chance() % 1'000'000) * 1e-3; };
+    const double iteration_ms = any();
+    const double computing_ms = any();
+    const double alone_ms = any();
+    const std::optional<Overlap> overlap = OverlapOf(iteration_ms, computing_ms, alone_ms);
+    REQUIRE(overlap.has_value());
+    CHECK(overlap->utilisation == Approx(computing_ms / iteration_ms));
+    CHECK(overlap->alpha * std::min(computing_ms, alone_ms) ==
+          Approx(computing_ms + alone_ms - iteration_ms).margin(1e-6));
+  }
+}
+
+TEST_CASE("Times that are missing have no overlap", "[figures]") {
+  CHECK_FALSE(OverlapOf(0, 1, 1).has_value());
+  CHECK_FALSE(OverlapOf(1, 0, 1).has_value());
+  CHECK_FALSE(OverlapOf(1, 1, 0).has_value());
 }
 
 }  // namespace
