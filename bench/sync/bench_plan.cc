@@ -68,6 +68,16 @@ std::set<BenchRunKind> ReadKinds(const Invocation& invocation) {
   return kinds;
 }
 
+std::vector<std::string> ReadAloneNames(const Invocation& invocation,
+                                        const std::vector<std::string>& variant_names) {
+  std::vector<std::string> names = SplitAtCommas(invocation.option<std::string>("alone-of"));
+  for (const std::string& name : names) {
+    if (std::ranges::find(variant_names, name) != variant_names.end()) continue;
+    throw Misuse(fmt::format("--alone-of: '{}' is none of the variants", name));
+  }
+  return names;
+}
+
 }  // namespace
 
 void DescribeBenchOptions(po::options_description_easy_init option) {
@@ -106,6 +116,9 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
          "core of its own; 0: by --input-duty");
   option("kinds", po::value<std::string>()->default_value("train,idle,alone"),
          "kinds of runs, separated by commas");
+  option("alone-of", po::value<std::string>(),
+         "variants whose communication is measured alone, separated by commas; by default all");
+  option("skip-unknown", "a variant with an unknown name is absent, and no error");
   option("placement", po::value<std::string>()->default_value("scp"),
          "cores of the threads of variants with +scp, as the option placement of lmdbio");
   option("cycle-us", po::value<Whole>()->default_value({1000}), "cycle time of lmdbio in us");
@@ -129,6 +142,9 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
   plan.networks = networks == "all" ? AllNetworks() : SplitAtCommas(networks);
   plan.variant_names = SplitAtCommas(invocation.option<std::string>("variants"));
   plan.kinds = ReadKinds(invocation);
+  if (invocation.has("alone-of")) {
+    plan.alone_names = ReadAloneNames(invocation, plan.variant_names);
+  }
   plan.baseline = invocation.option<std::string>("baseline");
   plan.repetition_count = Count(invocation, "repetitions", 1, 10'000);
   plan.scale = Number(invocation, "scale", 1e-6, 10);
@@ -154,6 +170,10 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
     plan.work.compute_like = invocation.option<std::string>("compute-like");
   }
   return plan;
+}
+
+bool BenchPlan::has_alone(const Variant& variant) const {
+  return alone_names.empty() || std::ranges::find(alone_names, variant.name) != alone_names.end();
 }
 
 SyncSettings ReadSettings(const Invocation& invocation) {

@@ -36,12 +36,16 @@ struct BenchPlan {
   std::vector<Variant> variants;              // that this job can measure
   std::map<std::string, std::string> absent;  // variant -> reason
   std::set<BenchRunKind> kinds;
-  Placement placement;  // of this rank, for variants with +scp
+  std::vector<std::string> alone_names;  // variants with runs of kAlone; empty: all
+  Placement placement;                   // of this rank, for variants with +scp
   std::string baseline;
   uint32_t repetition_count = 0;
   double scale = 1;
   WorkPlan work;
   uint64_t seed = 0;
+
+  // Whether its communication is measured alone.
+  bool has_alone(const Variant& variant) const;
 };
 
 void DescribeBenchOptions(boost::program_options::options_description_easy_init option);

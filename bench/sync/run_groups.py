@@ -13,7 +13,6 @@ are not known here go to sync_bench.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -23,19 +22,12 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from emulated_hosts import CLUSTER, hosts_up  # noqa: E402
-from figures import interval, number_list, word_list  # noqa: E402
-from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+from figures import number_list, word_list  # noqa: E402
+from mpi_jobs import Failure, heed_signals, run  # noqa: E402
+from sync_bench_job import Ranks, medians_of, paired_ratio, ratio_text  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PHASES = ("negotiate", "pack", "transfer", "unpack")
-
-
-def hosts_of(options):
-    """The emulated hosts of the ranks; nothing for ranks of this host."""
-    if options.hosts == 1:
-        return contextlib.nullcontext()
-    return hosts_up(options.name, options.hosts, options.bandwidth)
 
 
 def variant_of(options, coordinator, groups, additions=""):
@@ -43,42 +35,16 @@ def variant_of(options, coordinator, groups, additions=""):
     return f"lmdbio:{coordinator}{grouped}{additions}:event:{options.collective}:own"
 
 
-def run_ranks(options, words, folder):
-    """Runs a command on all ranks: on this host, or on emulated ones that are up. `folder` is for
-    its temporary files."""
-    if options.hosts > 1:
-        words = [CLUSTER, "--name", options.name, "run", "-n", options.hosts * options.per_host,
-                 "--per-host", options.per_host, "--wait", options.wait,
-                 "-x", f"TMPDIR={folder}", *words]
-        environment = dict(os.environ)
-    else:
-        words = [*mpirun_words(options.mpirun, options.per_host, options.wait), *words]
-        environment = mpi_environment() | {"TMPDIR": str(folder)}
-    code, output = run(words, environment, options.run_seconds_max)
-    if code != 0:
-        raise Failure(f"{words[0]} ended with {code}:\n{output}")
-
-
 def measure(options, rest, variants, repetitions, folder):
     """Returns what sync_bench saves about the variants."""
-    saved = folder / "saved.json"
-    run_ranks(options, [
-        options.build / "bin" / "sync_bench", "--network", options.network,
-        "--scale", options.scale, "--variants", ",".join(variants), "--kinds", "train",
-        "--repetitions", repetitions, "--iterations", options.iterations,
-        "--warmup", options.warmup, "--save", saved, *rest], folder)
-    told = json.loads(saved.read_text(encoding="utf-8"))
+    told = options.rank_place.measure(options.build, [
+        "--network", options.network, "--scale", options.scale, "--variants", ",".join(variants),
+        "--kinds", "train", "--repetitions", repetitions, "--iterations", options.iterations,
+        "--warmup", options.warmup, *rest], folder)
     for row in told["networks"][0]["variants"]:
         if "error" in row:
             raise Failure(f"{row['variant']}: {row['error']}")
     return told
-
-
-def medians_of(told, variant):
-    """Returns the median iteration in ms of each run of a variant, by repetition."""
-    return {one["repetition"]: statistics.median(one["iteration_ms"])
-            for one in told["networks"][0]["runs"]
-            if one["variant"] == variant and one["kind"] == "train"}
 
 
 def phases_of(options, variant, rest, folder):
@@ -92,14 +58,6 @@ def phases_of(options, variant, rest, folder):
     if code != 0:
         raise Failure(f"lmdbio-timeline ended with {code}: {output.strip()}")
     return {one["phase"]: one["p50_us"] * 1e-3 for one in json.loads(output)["phases"]}
-
-
-def ratio_text(own, base):
-    """Returns the median ratio of runs of one repetition, with its interval of 95 %."""
-    ratios = [own[one] / base[one] for one in sorted(own.keys() & base.keys())]
-    found = interval(statistics.median, ratios)
-    around = f" ({found[0]:.2f} to {found[1]:.2f})" if found else ""
-    return f"{statistics.median(ratios):.2f}{around}"
 
 
 def group_name(groups):
@@ -130,7 +88,8 @@ def iteration_table(options, told):
         for coordinator in options.coordinators:
             own = medians_of(told, variant_of(options, coordinator, groups))
             base = medians_of(told, variant_of(options, coordinator, options.groups[0]))
-            cells.append(f"{statistics.median(own.values()):.1f} | {ratio_text(own, base)}")
+            cells.append(f"{statistics.median(own.values()):.1f} | "
+                         f"{ratio_text(paired_ratio(own, base))}")
         lines.append(f"| {group_name(groups)} | " + " | ".join(cells) + " |")
     return lines
 
@@ -173,7 +132,8 @@ def parse_options():
     if options.bandwidth and options.hosts == 1:
         parser.error("--bandwidth has no effect on one host; add --hosts 2")
     options.per_host = options.per_host or (2 if options.hosts == 1 else 1)
-    options.name = f"groups-{os.getpid()}"  # of the emulated cluster
+    options.rank_place = Ranks(options.hosts, options.per_host, options.wait,
+                               f"groups-{os.getpid()}", options.mpirun, options.run_seconds_max)
     options.build, options.out = options.build.resolve(), options.out.resolve()
     return options, rest
 
@@ -186,7 +146,8 @@ def main():
                 for coordinator in options.coordinators for groups in options.groups]
     phases = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, hosts_of(options):
+        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, \
+                options.rank_place.up(options.bandwidth):
             folder = pathlib.Path(name)
             told = measure(options, rest, ["none", *variants], options.repetitions, folder)
             for coordinator in () if options.no_phases else options.coordinators:

@@ -17,7 +17,6 @@ standard output and OUT/ladder.md, their figures to OUT/ladder.json.
 
 import argparse
 import dataclasses
-import itertools
 import json
 import math
 import os
@@ -30,10 +29,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from figures import number_list, wait_list, word_list  # noqa: E402
 from ladder_report import ROWS, Job, cells_of, json_of, report, variant_of  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
-from sync_bench_job import run_sync_bench  # noqa: E402
+from sync_bench_job import (NETWORKS, check_same_words, known_networks,  # noqa: E402
+                            network_list, run_sync_bench, write_json)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NETWORKS = pathlib.Path(__file__).resolve().parent / "networks"
 # For the first estimate; measured jobs correct it.
 JOB_SECONDS, RUN_SECONDS, COMPUTE_MS, SLOWDOWN = 1.0, 0.25, 50, 2
 
@@ -52,20 +51,6 @@ def chosen_rows(words):
             label = by_label[label].against
             kept.add(label)
     return [row for row in ROWS if row.label in kept]
-
-
-def known_networks():
-    return sorted(path.stem for path in NETWORKS.glob("*.json"))
-
-
-def network_list(text):
-    networks = known_networks() if text == "all" else word_list(text)
-    for network in networks:
-        if network not in known_networks():
-            raise argparse.ArgumentTypeError(
-                f"network '{network}' is unknown; expected all or some of "
-                f"{', '.join(known_networks())}")
-    return networks
 
 
 def jobs_of(options):
@@ -125,15 +110,8 @@ def check_speeds(options, runs):
 def check_same(options, rest, rows, runs):
     """All runs of OUT were measured with the options of the present call."""
     for job, told in runs.items():
-        then, now = told["asked"], words_of(options, rest, rows, job)
-        if then == now:
-            continue
-        # The name of the option and its value, at the first difference.
-        place = next(i for i, (one, other) in enumerate(itertools.zip_longest(then, now))
-                     if one != other)
-        one, other = (" ".join(words[max(0, place - 1):place + 1]) for words in (then, now))
-        raise Failure(f"{path_of(options, job)} was measured with {one}, and not with {other}; "
-                      "give another --out")
+        check_same_words(path_of(options, job), told["asked"],
+                         words_of(options, rest, rows, job))
 
 
 def modelled_seconds(options, rows, job):
@@ -170,11 +148,7 @@ def run_job(options, words, runs, job):
         ["--network", job.network, "--seed", job.repetition, *speed, *words])
     told = dict(job=dataclasses.asdict(job), asked=words,
                 seconds=round(time.monotonic() - began, 1), **told)
-    path = path_of(options, job)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    unfinished.rename(path)
+    write_json(path_of(options, job), told)
     (options.out / f"cell-{job.name}.json").unlink()
     return told
 

@@ -62,10 +62,15 @@ constexpr double kQuietLoad = 0.3;  // of all cores: above it, a neighbour is at
 // The error stream of a rank that fails while the others wait for it.
 int g_error_descriptor = STDERR_FILENO;
 
-// scp_absence  "" or the reason why no thread can have a core of its own
-void ChooseVariants(const std::string& scp_absence, BenchPlan& plan) {
+// scp_absence        "" or the reason why no thread can have a core of its own
+// is_unknown_absent  one command line serves builds with other variants
+void ChooseVariants(const std::string& scp_absence, bool is_unknown_absent, BenchPlan& plan) {
   for (const std::string& name : plan.variant_names) {
     Result<Variant> variant = bench::ParseVariant(name);
+    if (!variant && is_unknown_absent) {
+      plan.absent[name] = variant.error().message();
+      continue;
+    }
     if (!variant) throw Misuse(variant.error().message());
     const std::string absence = variant->is_pinned ? scp_absence : bench::WhyAbsent(*variant);
     if (absence.empty()) {
@@ -158,7 +163,9 @@ std::vector<BenchEntry> EntriesOf(const BenchPlan& plan) {
   std::vector<BenchEntry> entries;
   for (const Variant& variant : plan.variants) {
     entries.push_back({&variant, BenchRunKind::kTrain});
-    if (!variant.is_none()) entries.push_back({&variant, BenchRunKind::kAlone});
+    if (!variant.is_none() && plan.has_alone(variant)) {
+      entries.push_back({&variant, BenchRunKind::kAlone});
+    }
     if (variant.has_helper) entries.push_back({&variant, BenchRunKind::kIdle});
   }
   std::erase_if(entries, [&](const BenchEntry& entry) { return !plan.kinds.contains(entry.kind); });
@@ -272,7 +279,7 @@ Status Run(const Invocation& invocation) {
   BenchPlan plan = bench::ReadPlan(invocation, group->rank());
   LMDBIO_TRY(plan.placement, ranks::ForAll(*group, PlaceRank(invocation, *host)));
   LMDBIO_TRY(const std::string scp_absence, WhyScpIsAbsent(*group, plan.placement));
-  ChooseVariants(scp_absence, plan);
+  ChooseVariants(scp_absence, invocation.has("skip-unknown"), plan);
   if (!plan.work.compute_like.empty()) {
     LMDBIO_TRY(const auto network, bench::ReadNamedNetwork(plan.work.compute_like, plan.scale));
     plan.work.compute_like_madds = network.madds;

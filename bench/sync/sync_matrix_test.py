@@ -145,6 +145,17 @@ class MatrixTest(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("'other'", result.stderr)
 
+    def test_an_unknown_variant_may_be_absent(self):
+        result = self.run_matrix("--ranks", "2", "--waits", "yield", "--networks", "alexnet",
+                                 "--variants", "none,lmdbio:other,other", "--skip-unknown",
+                                 "--baseline", "none", "--no-ddp", "--no-horovod")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (cell,) = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))["cells"]
+        self.assertEqual([one["variant"] for one in cell["networks"][0]["variants"]], ["none"])
+        self.assertEqual(set(cell["absent"]), {"lmdbio:other", "other"})
+        for name, why in cell["absent"].items():
+            self.assertIn(f"'{name.removeprefix('lmdbio:')}' is unknown", why)
+
     def test_windows_are_for_variants_that_wait_for_one_layer(self):
         for variant in ("none+window", "mpi+window", "mpi-fused+window", "gloo+window"):
             with self.subTest(variant=variant):
@@ -161,12 +172,21 @@ class MatrixTest(unittest.TestCase):
         result = self.run_matrix(*words, "train,idel")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("--kinds: 'idel' is unknown", result.stderr)
+        result = self.run_matrix(*words, "train,alone", "--alone-of", "none,gloo")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("--alone-of: 'gloo' is none of the variants", result.stderr)
         result = self.run_matrix(*words, "train,alone")
         self.assertEqual(result.returncode, 0, result.stderr)
         matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
         self.assertEqual({(run["variant"], run["kind"])
                           for run in matrix["cells"][0]["networks"][0]["runs"]},
                          {("none", "train"), ("lmdbio:topo", "train"), ("lmdbio:topo", "alone")})
+        result = self.run_matrix(*words, "train,alone", "--variants",
+                                 "none,lmdbio:topo,lmdbio:cache", "--alone-of", "lmdbio:cache")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        self.assertEqual({run["variant"] for run in matrix["cells"][0]["networks"][0]["runs"]
+                          if run["kind"] == "alone"}, {"lmdbio:cache"})
 
 
 if __name__ == "__main__":
