@@ -68,8 +68,8 @@ class Figures:
                        if row["variant"] == variant)
         row = dict(variant=variant, ms=statistics.median(times.values()),
                    ms_min=min(times.values()), ms_max=max(times.values()),
-                   helper_share=summary["helper_share"], runs=summary["runs"],
-                   clean_runs=summary["clean_runs"])
+                   helper_share=summary["helper_share"], collectives=summary["collectives"],
+                   runs=summary["runs"], clean_runs=summary["clean_runs"])
         row["x_bound"], row["x_bound_interval"] = paired_ratio(times, self.bound)
         if variant == COMPUTING:
             return row
@@ -105,11 +105,11 @@ def share_text(row, name, factor, digits):
 def variant_cells(row):
     if "ms" not in row:
         why = "absent" if "absent" in row else f"failed: {row['error']}"
-        return [row["variant"], why] + ["-"] * 6
+        return [row["variant"], why] + ["-"] * 7
     return [row["variant"], f"{row['ms']:.1f} ({row['ms_min']:.1f} to {row['ms_max']:.1f})",
             ratio_of(row, "x_topo"), ratio_of(row, "x_bound"), share_text(row, "alpha", 1, 2),
             share_text(row, "utilisation", 100, 0), share_text(row, "helper_share", 100, 0),
-            f"{row['clean_runs']}/{row['runs']}"]
+            share_text(row, "collectives", 1, 1), f"{row['clean_runs']}/{row['runs']}"]
 
 
 def by_group(cells):
@@ -131,8 +131,8 @@ def group_lines(group, figures):
     rows = [[f"{rho:g}", *variant_cells(row)] for rho, one in figures.items()
             for row in one.rows()]
     return lines + table(["rho", "variant", "ms: median (least to most)", f"/ {BASELINE} (95 %)",
-                          "/ bound (95 %)", "alpha", "U, %", "helper, % of a core", "clean runs"],
-                         rows)
+                          "/ bound (95 %)", "alpha", "U, %", "helper, % of a core", "calls",
+                          "clean runs"], rows)
 
 
 def summary_lines(groups, name, title):

@@ -95,7 +95,8 @@ def made_up_cell(rho, repetitions, topo, window):
                  made_up_run(BASELINE, "alone", repetition, rho * computing),
                  made_up_run(BASELINE, "train", repetition, topo * computing),
                  made_up_run(WINDOW, "train", repetition, window * computing)]
-    rows = [dict(variant=variant, helper_share=0.04, runs=repetitions, clean_runs=repetitions - 1)
+    rows = [dict(variant=variant, helper_share=0.04, collectives=7.5, runs=repetitions,
+                 clean_runs=repetitions - 1)
             for variant in (COMPUTING, BASELINE, WINDOW)]
     rows.append(dict(variant="gloo", error="no network", runs=0, clean_runs=0))
     return dict(variants=[COMPUTING, BASELINE, WINDOW, "gloo", "lmdbio:other"], rate=250 * MBIT,
@@ -113,7 +114,8 @@ class ReportTest(unittest.TestCase):
         self.assertAlmostEqual(figures.rho, 2)
         window = figures.row_of(WINDOW)
         expected = dict(ms=215.25, ms_min=210, ms_max=220.5, x_topo=0.9, x_bound=1.05, alpha=0.9,
-                        utilisation=1 / 2.1, helper_share=0.04, runs=6, clean_runs=5)
+                        utilisation=1 / 2.1, helper_share=0.04, collectives=7.5, runs=6,
+                        clean_runs=5)
         for name, value in expected.items():
             self.assertAlmostEqual(window[name], value, msg=name)
         for name, value in (("x_topo_interval", 0.9), ("x_bound_interval", 1.05)):
@@ -147,9 +149,9 @@ class ReportTest(unittest.TestCase):
         self.assertIn("## vgg16, 4 hosts, MPI waits: yield", lines)
         self.assertIn("| 2 | 250.0 | 1.010 | 2.000 | 205.0 | 102.5 |", lines)
         self.assertIn(f"| 2 | {WINDOW} | 215.2 (210.0 to 220.5) | 0.900 (0.900 to 0.900) | 1.050 "
-                      "(1.050 to 1.050) | 0.90 | 48 | 4 | 5/6 |", lines)
-        self.assertIn("| 2 | lmdbio:other | absent | - | - | - | - | - | - |", lines)
-        self.assertIn("| 2 | gloo | failed: no network | - | - | - | - | - | - |", lines)
+                      "(1.050 to 1.050) | 0.90 | 48 | 4 | 7.5 | 5/6 |", lines)
+        self.assertIn("| 2 | lmdbio:other | absent | - | - | - | - | - | - | - |", lines)
+        self.assertIn("| 2 | gloo | failed: no network | - | - | - | - | - | - | - |", lines)
         self.assertIn("`lmdbio:other` is absent: coordinator 'other' is unknown.", lines)
         self.assertIn(f"| vgg16, 4 hosts, MPI waits: yield | {WINDOW} | 1.000 (1.000 to 1.000) | "
                       "0.900 (0.900 to 0.900) |", lines)
