@@ -128,6 +128,11 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
          "fusion threshold of lmdbio in bytes");
   option("bucket-bytes", po::value<Whole>()->default_value({0}),
          "size of a bucket of lmdbio; 0: chosen by its collectives");
+  option(
+      "wire-rate", po::value<double>()->default_value(0),
+      "rate of an emulated network in Gbit/s, of each rank each way, for the gradients of lmdbio "
+      "variants; 0: no limit");
+  option("wire-delay-us", po::value<double>()->default_value(0), "delay of the same network in us");
   option("gloo-bucket-bytes", po::value<Whole>()->default_value({uint64_t{25} << 20}),
          "size of a bucket of gloo");
   option("neighbour-limit", po::value<double>()->default_value(0.1),
@@ -184,6 +189,10 @@ SyncSettings ReadSettings(const Invocation& invocation) {
   settings.bucket_bytes = invocation.whole("bucket-bytes");
   settings.gloo_bucket_bytes = invocation.whole("gloo-bucket-bytes");
   settings.placement = invocation.option<std::string>("placement");
+  const WirePace pace{.bits_per_s = Number(invocation, "wire-rate", 0, 1e4) * 1e9,
+                      .delay = std::chrono::nanoseconds(
+                          static_cast<int64_t>(Number(invocation, "wire-delay-us", 0, 1e6) * 1e3))};
+  if (pace.bits_per_s > 0 || pace.delay.count() > 0) settings.wire = pace;
   return settings;
 }
 
@@ -223,6 +232,9 @@ ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage) {
           {"bucket_bytes", stage.settings.bucket_bytes},
           {"gloo_bucket_bytes", stage.settings.gloo_bucket_bytes},
           {"placement", stage.settings.placement},
+          {"wire_gbit_s", stage.settings.wire.value_or(WirePace()).bits_per_s * 1e-9},
+          {"wire_delay_us",
+           static_cast<double>(stage.settings.wire.value_or(WirePace()).delay.count()) * 1e-3},
           {"repetitions", plan.repetition_count},
           {"iterations", stage.iteration_count},
           {"run_seconds_max", stage.run_seconds_max},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <mpi.h>
 
 #include "bench/sync/layers/layer_network.h"
+#include "bench/sync/wire/paced_wire.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/status.h"
@@ -72,6 +74,7 @@ struct SyncSettings {
   uint64_t gloo_bucket_bytes = uint64_t{25} << 20;
   uint32_t gs_cycles = 1;
   std::string placement = "scp";  // of variants that are pinned; as SyncOptions
+  std::optional<WirePace> wire;   // of the gradients of lmdbio variants; none: as users have it
 };
 
 // The arguments of a variant. All of them outlive it.
@@ -101,6 +104,7 @@ struct Variant {
   bool is_pinned = false;   // "+scp": its threads run on cores of their own
   // "+window": a layer waits for its own gradients, before its next forward work
   bool is_windowed = false;
+  bool has_wire = false;  // its gradients may travel by SyncSettings::wire
 
   bool is_none() const { return name == "none"; }
 };

@@ -81,6 +81,20 @@ void ChooseVariants(const std::string& scp_absence, bool is_unknown_absent, Benc
   }
 }
 
+// A paced wire carries the gradients of all variants that are compared, or of none.
+void CheckWire(const bench::SyncSettings& settings, int rank_count, const BenchPlan& plan) {
+  if (!settings.wire) return;
+  if (rank_count == 1) throw Misuse("--wire-rate, --wire-delay-us: one rank has no wire");
+  for (const Variant& variant : plan.variants) {
+    if (variant.is_none() || variant.has_wire) continue;
+    throw Misuse(
+        fmt::format("--wire-rate, --wire-delay-us: variant '{}' has a network of its own; "
+                    "expected lmdbio variants with collective auto, ring, halving or "
+                    "direct, and without +roots",
+                    variant.name));
+  }
+}
+
 // Collective. The cores of this rank's threads, for variants with +scp.
 // Errors: kInvalidArgument  the placement does not fit
 Result<Placement> PlaceRank(const Invocation& invocation, ranks::Group& host) {
@@ -280,6 +294,7 @@ Status Run(const Invocation& invocation) {
   LMDBIO_TRY(plan.placement, ranks::ForAll(*group, PlaceRank(invocation, *host)));
   LMDBIO_TRY(const std::string scp_absence, WhyScpIsAbsent(*group, plan.placement));
   ChooseVariants(scp_absence, invocation.has("skip-unknown"), plan);
+  CheckWire(bench::ReadSettings(invocation), group->size(), plan);
   if (!plan.work.compute_like.empty()) {
     LMDBIO_TRY(const auto network, bench::ReadNamedNetwork(plan.work.compute_like, plan.scale));
     plan.work.compute_like_madds = network.madds;

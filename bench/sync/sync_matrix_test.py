@@ -166,6 +166,29 @@ class MatrixTest(unittest.TestCase):
                 self.assertIn(f"variant '{variant}': '+window' is for lmdbio variants only",
                               result.stderr)
 
+    def test_a_paced_wire(self):
+        words = ("--waits", "yield", "--networks", "alexnet", "--no-ddp", "--no-horovod",
+                 "--baseline", "none", "--wire-rate", "1", "--kinds", "train")
+        for ranks, variants, said in (
+                ("2", "none,mpi", "variant 'mpi' has a network of its own"),
+                ("2", "lmdbio:topo+roots=2", "variant 'lmdbio:topo+roots=2' has a network"),
+                ("2", "lmdbio:topo:event:shm", "variant 'lmdbio:topo:event:shm' has a network"),
+                ("2", "lmdbio:topo:event:mpi", "variant 'lmdbio:topo:event:mpi' has a network"),
+                ("1", "lmdbio:topo", "one rank has no wire")):
+            with self.subTest(variants=variants, ranks=ranks):
+                result = self.run_matrix("--ranks", ranks, "--variants", variants, *words)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(said, result.stderr)
+        result = self.run_matrix("--ranks", "2", "--variants", "none,lmdbio:topo", *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        (network,) = matrix["cells"][0]["networks"]
+        self.assertEqual(network["settings"]["wire_gbit_s"], 1)
+        (run,) = [run for run in network["runs"] if run["variant"] == "lmdbio:topo"]
+        (line,) = [line for line in run["description"] if line.startswith("paced wire: ")]
+        # No wire is faster than it was set.
+        self.assertLessEqual(float(line.split()[-2]), 1000)
+
     def test_kinds_of_runs(self):
         words = ("--ranks", "2", "--waits", "yield", "--networks", "alexnet", "--variants",
                  "none,lmdbio:topo", "--baseline", "lmdbio:topo", "--no-ddp", "--kinds")

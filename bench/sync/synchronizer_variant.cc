@@ -10,13 +10,17 @@
 #include <fmt/format.h>
 
 #include "bench/sync/gradient_sync.h"
+#include "bench/sync/wire/paced_wire.h"
 #include "lmdbio/base/align.h"
 #include "lmdbio/ranks/health/health.h"
+#include "lmdbio/sync/collective/forwarded_collectives.h"
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/graph/graph.h"
 #include "lmdbio/sync/over_mpi/fastest_over_mpi.h"
 #include "lmdbio/sync/over_mpi/mpi_collectives.h"
 #include "lmdbio/sync/over_mpi/mpi_transport.h"
+#include "lmdbio/sync/over_wire/link_wire.h"
+#include "lmdbio/sync/over_wire/wire_collectives.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
 
 namespace lmdbio::bench {
@@ -201,10 +205,41 @@ sync::Graph BackwardGraph(const LayerNetwork& network) {
   return graph;
 }
 
+// Says what the paced wire gives.
+class PacedCollectives final : public sync::ForwardedCollectives {
+ public:
+  PacedCollectives(std::unique_ptr<sync::Collectives> inner, const WireFigures& figures)
+      : ForwardedCollectives(std::move(inner)), figures_(figures) {}
+
+  std::string Description() const override {
+    return fmt::format("paced wire: {:.0f} us for 8 bytes, {:.1f} Mbit/s\n{}", figures_.ping_us,
+                       figures_.bits_per_s * 1e-6, ForwardedCollectives::Description());
+  }
+
+ private:
+  const WireFigures figures_;
+};
+
+// All gradients travel between ranks in messages, also within a host.
+Result<std::unique_ptr<sync::Collectives>> OverPacedWire(const VariantChoice& choice,
+                                                         const SyncContext& context,
+                                                         ranks::Health& health) {
+  sync::WireCollectiveOptions options;
+  if (choice.options.collective != "auto") {
+    LMDBIO_TRY(options.algorithm, sync::ParseWireAlgorithm(choice.options.collective));
+  }
+  LMDBIO_TRY(auto links, sync::OpenLinkWire(context.group, health, {}));
+  auto wire = MakePacedWire(std::move(links), *context.settings.wire);
+  LMDBIO_TRY(const WireFigures figures, MeasureWire(*wire));
+  LMDBIO_TRY(auto collectives, sync::WireCollectives(std::move(wire), options));
+  return std::make_unique<PacedCollectives>(std::move(collectives), figures);
+}
+
 // Collective. The collectives of the variant; the last ones as a Synchronizer makes its own.
 Result<std::unique_ptr<sync::Collectives>> MakeUnwatched(const VariantChoice& choice,
                                                          const SyncContext& context,
                                                          ranks::Health& health) {
+  if (context.settings.wire) return OverPacedWire(choice, context, health);
   if (choice.blocks_in_mpi) {
     return sync::MpiCollectives(context.communicator, health,
                                 {.waiting = sync::MpiWaiting::kBlock});
@@ -327,7 +362,9 @@ Result<Variant> ParseSynchronizerName(const std::string& name) {
   return Variant{.name = name,
                  .has_helper = true,
                  .is_pinned = choice.is_pinned,
-                 .is_windowed = choice.is_windowed};
+                 .is_windowed = choice.is_windowed,
+                 .has_wire = choice.host_roots == 1 && choice.options.collective != "mpi" &&
+                             choice.options.collective != "shm"};
 }
 
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
