@@ -94,14 +94,14 @@ MAY_INCLUDE = {
         "sync/over_wire", "sync/over_device"],
     "sync/tiers": [
         "base", "ranks/group", "ranks/health", "sync/collective", "sync/over_memory",
-        "sync/over_wire"],
+        "sync/over_wire", "sync/schedule"],
     "sync/request": ["base", "sync/reduce"],
     "sync/on_device": [
         "base", "ranks/group", "ranks/health", "device", "kernels", "sync/reduce",
         "sync/collective", "sync/over_device", "sync/over_nccl", "sync/over_library",
         "sync/over_wire", "sync/over_device_wire", "sync/request"],
     "sync/schedule": ["base"],
-    "sync/graph": ["base", "sync/request"],
+    "sync/graph": ["base", "sync/request", "sync/schedule"],
     "sync/control": ["base", "sync/request"],
     "sync/transport": [
         "base", "ranks/shm", "ranks/group", "ranks/net", "ranks/health", "sync/control"],
@@ -111,7 +111,8 @@ MAY_INCLUDE = {
         "base", "ranks/shm", "ranks/group", "ranks/health", "trace", "device", "sync/reduce",
         "sync/collective", "sync/over_device", "sync/over_library", "sync/over_wire",
         "sync/tiers", "sync/request",
-        "sync/on_device", "sync/graph", "sync/control", "sync/transport", "sync/rounds"],
+        "sync/on_device", "sync/schedule", "sync/graph", "sync/control", "sync/transport",
+        "sync/rounds"],
     "sync/over_mpi": [
         "base", "ranks/health", "ranks/mpi", "device", "sync/reduce", "sync/collective",
         "sync/over_library", "sync/over_wire", "sync/transport"],

@@ -253,7 +253,6 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
       return result;
     }
     sync = std::move(*made);
-    result.description = sync->Description();
   }
   threads.helpers = ThreadsSince(before);
   if (variant.is_pinned) LMDBIO_TRY_VOID(Pin(threads, stage.placement));
@@ -267,7 +266,10 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   result.cores = {CoresOf(threads.computing), CoresOf(threads.input), CoresOf(threads.helpers)};
   if (variant.is_pinned) LMDBIO_TRY_VOID(Unpin(threads));
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
-  if (sync != nullptr) LMDBIO_TRY_VOID(sync->Finish());
+  if (sync != nullptr) {
+    result.description = sync->Description();  // with the plan of the run
+    LMDBIO_TRY_VOID(sync->Finish());
+  }
   // Before Collect, so that the threads of the variant have ended when the next run lists its own.
   sync.reset();
   LMDBIO_TRY_VOID(Collect(stage, JoinOf(kind, variant.is_none()), *times, cost, result));

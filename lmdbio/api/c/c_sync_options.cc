@@ -107,6 +107,7 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
   LMDBIO_TRY_VOID(TakeField("options.device_one_shot_bytes", from.device_one_shot_bytes,
                             to.device_one_shot_bytes));
   LMDBIO_TRY_VOID(TakeField("options.slice_bytes", from.slice_bytes, to.slice_bytes));
+  LMDBIO_TRY_VOID(TakeField("options.order", from.order, to.order));
   // End generated TakeFields
   return {};
 }

@@ -45,8 +45,8 @@ extern "C" {
 typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for each option) */
   size_t struct_size; /* sizeof(lmdbio_sync_options): LMDBIO_SYNC_OPTIONS_INIT sets it */
   /* Begin generated lmdbio_sync_options: scripts/generate_options.py, from api/options.toml. */
-  /* The algorithm that decides the order of the operations. One of "topo", "cache", "horovod",
-   * "hierarchical". NULL: "topo". */
+  /* The algorithm that decides the order of the operations. One of "topo", "caramel", "cache",
+   * "horovod", "hierarchical". NULL: "topo". */
   const char* coordinator;
   /* The time at which a rank begins a round. One of "event", "cycle", "gs", "nbcs". NULL:
    * "event". */
@@ -134,9 +134,12 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
    * Not measured on a real GPU yet. 0: 256 KiB. -1: none. */
   int64_t device_one_shot_bytes;
   /* The size of a slice of a large tensor in a plan. A larger tensor on the host that is alone
-   * in its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo. 0:
-   * tensors are not cut. */
+   * in its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo or
+   * caramel. 0: as caramel finds; not cut with topo. */
   uint64_t slice_bytes;
+  /* The order of a plan with coordinator = caramel. One of "due", "bins", "arrival". NULL:
+   * "due". */
+  const char* order;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

@@ -8,8 +8,8 @@
 
 namespace lmdbio::sync {
 
-// The coordinator "topo" of SyncOptions is not made here. It is "cache" together with the plans of
-// sync/graph, which need no coordinator.
+// The coordinators "topo" and "caramel" of SyncOptions are not made here. They are "cache" together
+// with the plans of sync/graph, which need no coordinator.
 Result<std::unique_ptr<Coordinator>> Coordinator::Create(const CoordinatorOptions& options,
                                                          const Ranks& ranks) {
   LMDBIO_TRY(const RankTopology layout, RankTopology::Create(ranks));

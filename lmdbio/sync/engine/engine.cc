@@ -24,6 +24,13 @@ constexpr uint64_t kShrinkage = 4;
 // program is never done.
 constexpr auto kDrainLimit = std::chrono::milliseconds(500);
 
+PlanOptions::PlanOrder OrderOf(const SyncOptions& options) {
+  if (options.coordinator != "caramel" || options.order == "arrival") {
+    return PlanOptions::PlanOrder::kArrival;
+  }
+  return options.order == "bins" ? PlanOptions::PlanOrder::kBins : PlanOptions::PlanOrder::kDue;
+}
+
 // The same on every rank, because the options are and ample_bytes() is.
 PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collectives) {
   const bool is_chosen = options.bucket_bytes == 0;
@@ -35,11 +42,14 @@ PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collect
           .slice_bytes = options.slice_bytes,
           .num_groups = options.num_groups,
           .group_by = options.group_by == "tensors" ? PlanOptions::GroupBy::kTensors
-                                                    : PlanOptions::GroupBy::kBytes};
+                                                    : PlanOptions::GroupBy::kBytes,
+          .order = OrderOf(options),
+          .batch_bytes = options.bucket_bytes,
+          .batch_bytes_max = options.fusion_threshold_bytes};
 }
 
 PlanAgreement::Source SourceOf(const SyncOptions& options) {
-  if (options.coordinator == "topo") return PlanAgreement::Source::kLearned;
+  if (options.follows_plans()) return PlanAgreement::Source::kLearned;
   return options.num_groups > 0 ? PlanAgreement::Source::kLearnedGroups
                                 : PlanAgreement::Source::kNone;
 }
@@ -86,6 +96,7 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
               counters_.current()},
              options.plan_patience),
       last_check_(Clock::now()) {
+  executor_.set_plan_times(parts.plan_times.get());
   queue_->SetWaits(WaitsFor(agreement_));
   if (!options.timeline_path.empty()) {
     queue_->set_on_wait(
@@ -177,14 +188,15 @@ Status Engine::Step() {
 void Engine::TakeEvents() {
   for (ProgramEvent& event : queue_->Take()) {
     if (event.submitted != nullptr) {
-      Accept(event.submitted);
+      Accept(event);
     } else {
-      agreement_.OnWaited(event.waited);
+      agreement_.OnWaited(event.waited, event.program_ns);
     }
   }
 }
 
-void Engine::Accept(const TaskPtr& task) {
+void Engine::Accept(const ProgramEvent& event) {
+  const TaskPtr& task = event.submitted;
   tasks_.Add(task);
   stalls_.OnSubmitted(*task);
   tracer_.Submitted(*task);
@@ -194,7 +206,9 @@ void Engine::Accept(const TaskPtr& task) {
     return;
   }
   rounds_.NoteProgress(Clock::now());
-  if (!rounds_.groups().is_following()) agreement_.OnSubmit(task->name());
+  if (!rounds_.groups().is_following()) {
+    agreement_.OnSubmit(task->name(), event.program_ns);
+  }
   rounds_.groups().Submit(request);
 }
 
@@ -289,10 +303,12 @@ void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
     return;
   }
   agreement_.OnDone(responses);
-  if (auto proposal = agreement_.TakeProposal()) {
+  std::vector<TransferSample> samples;
+  if (parts_.plan_times != nullptr) samples = parts_.plan_times->Samples();
+  if (auto proposal = agreement_.TakeProposal(std::move(samples))) {
     parts_.coordinator.Submit(std::move(*proposal));
   }
-  Result<std::optional<Plan>> plan = agreement_.TakePlan();
+  Result<std::optional<TimedPlan>> plan = agreement_.TakePlan();
   if (!plan) {
     Note(fmt::format("no plan: {}", plan.error().message()));
   } else if (*plan) {
@@ -302,7 +318,12 @@ void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
 
 // TakePending is collective; all ranks call it after the same list of responses. The plan driver
 // takes the unanswered requests over as submissions.
-void Engine::Adopt(Plan plan) {
+void Engine::Adopt(TimedPlan timed) {
+  if (parts_.plan_times != nullptr) {
+    parts_.plan_times->OnPlan(timed);
+    Note(parts_.plan_times->Text());
+  }
+  Plan& plan = timed.plan;
   queue_->SetWaits(SubmissionQueue::Waits::kNotTold);  // nothing is learned meanwhile
   const size_t tensor_count = GroupableCountOf(plan);
   const uint32_t num_groups = agreement_.options().num_groups;

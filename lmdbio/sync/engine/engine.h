@@ -12,8 +12,8 @@
 //                         +--> StallMonitor, called while any of them waits
 //
 // The engine is in one of two modes. It runs rounds until the ranks have agreed on a plan, then
-// follows the plan until some rank abandons it. With another coordinator than "topo" it stays in
-// rounds, and the buckets of the plan become tensor groups of the coordinator.
+// follows the plan until some rank abandons it. With another coordinator than "topo" and "caramel"
+// it stays in rounds, and the buckets of the plan become tensor groups of the coordinator.
 //
 // Source: dissertation 6.2.2, 6.3.4 and figure 6.15; docs/sync.md "Flow".
 #ifndef LMDBIO_SYNC_ENGINE_ENGINE_H_
@@ -42,6 +42,7 @@
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/engine/task_table.h"
 #include "lmdbio/sync/graph/plan_agreement.h"
+#include "lmdbio/sync/graph/plan_times.h"
 #include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/rounds/round_driver.h"
 #include "lmdbio/sync/transport/transport.h"
@@ -75,7 +76,8 @@ struct EngineParts {
   Transport& transport;
   Collectives& collectives;
   Coordinator& coordinator;
-  SyncDevice* device = nullptr;  // null: no tensors on a GPU
+  SyncDevice* device = nullptr;                     // null: no tensors on a GPU
+  std::shared_ptr<PlanTimes> plan_times = nullptr;  // null: no plans by time
 };
 
 // Threads: any, except Start and the destructor.
@@ -98,6 +100,8 @@ class Engine {
 
   const std::shared_ptr<SubmissionQueue>& queue() const { return queue_; }
   Executor& executor() { return executor_; }
+  // Null: no plans by time.
+  const PlanTimes* plan_times() const { return parts_.plan_times.get(); }
   const PlanOptions& plan_options() const { return agreement_.options(); }
   const SyncTracer& tracer() const { return tracer_; }
   // Follows plans of this order, if all ranks do. Before the first submission.
@@ -114,12 +118,12 @@ class Engine {
   void Run(const CoreList& cores);
   Status Step();
   void TakeEvents();
-  void Accept(const TaskPtr& task);
+  void Accept(const ProgramEvent& event);
   Status StepRounds();
   Status PerformAll(std::vector<Response> responses);
   Status Perform(const Response& response);
   void AdvanceAgreement(const std::vector<Response>& responses);
-  void Adopt(Plan plan);
+  void Adopt(TimedPlan timed);
   Status StepPlan();
   void ReturnToRounds();
   void Rest(const IdleWait& wait);

@@ -118,6 +118,18 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
   return outcome;
 }
 
+Executor::Outcome Executor::ReduceValues(const CallTag& tag, const Values& values,
+                                         const Reduction& reduction) {
+  if (plan_times_ == nullptr) return collectives_.AllReduce(tag, values, reduction);
+  const int64_t began_ns = SteadyNanoseconds();
+  Outcome outcome = collectives_.AllReduce(tag, values, reduction);
+  if (outcome && *outcome == CallOutcome::kDone) {
+    plan_times_->OnTransfer(
+        {values.count * ElementBytes(values.type), SteadyNanoseconds() - began_ns});
+  }
+  return outcome;
+}
+
 // The other ranks may be in a call of any kind. Every implementation compares the tags of a call
 // before it writes an output, so an AllReduce without values makes all of them skip theirs.
 Executor::Outcome Executor::Decline(uint64_t digest) {
@@ -200,8 +212,7 @@ Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange ra
     CopyPrescaled(request, output, input, range.count);
   }
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return collectives_.AllReduce(tag, Values{output, range.count, request.type},
-                                  ReductionOf(request));
+    return ReduceValues(tag, {output, range.count, request.type}, ReductionOf(request));
   });
   if (!outcome) {
     KeepIfWritten(std::move(zeros));
@@ -251,7 +262,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     }
   }
   Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
-    return collectives_.AllReduce(tag, Values{buffer, count, first.type}, ReductionOf(first));
+    return ReduceValues(tag, {buffer, count, first.type}, ReductionOf(first));
   });
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
   for (size_t i = 0; i < requests.size(); ++i) {

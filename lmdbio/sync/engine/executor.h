@@ -18,6 +18,7 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
 #include "lmdbio/sync/engine/task.h"
+#include "lmdbio/sync/graph/plan_times.h"
 #include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
@@ -75,6 +76,9 @@ class Executor {
   // Errors: as GradientPlaces::Take
   Result<MutableBytes> Place(uint64_t size_bytes);
 
+  // Learns what each reduction on the host takes. Before the first call; must outlive this.
+  void set_plan_times(PlanTimes* times) { plan_times_ = times; }
+
   uint64_t fusion_bytes() const { return fusion_bytes_; }
   const ExecutorCounters& counters() const { return counters_; }
   StagingCounters staging_counters() const {
@@ -126,6 +130,7 @@ class Executor {
   using ArenaValuesCall =
       std::function<Outcome(const DeviceValues& values, uint64_t chunk, device::DeviceStream&)>;
   Outcome CallInArena(StagedCall staged, ResultPlace result, const ArenaValuesCall& call);
+  Outcome ReduceValues(const CallTag& tag, const Values& values, const Reduction& reduction);
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;
@@ -136,6 +141,7 @@ class Executor {
   Collectives& collectives_;
   SyncTracer& tracer_;
   SyncDevice* device_;
+  PlanTimes* plan_times_ = nullptr;  // null: the ranks follow no plan by time
   uint64_t fusion_bytes_;
   MutableBytes fusion_;     // empty until the first use
   MutableBytes gradients_;  // [gradient_bytes]

@@ -1,9 +1,13 @@
 #include "lmdbio/sync/engine/submission_queue.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "lmdbio/sync/engine/sync_tracer.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -32,14 +36,15 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("tensor '{}' is in progress; wait for it, or use another name", name));
   }
-  if (calling_back != nullptr && &calling_back->queue_ == this && tells_waits_.load()) {
-    events_.push_back({nullptr, calling_back->name_});
-  }
   const auto now = std::chrono::steady_clock::now();
+  const int64_t program_ns = clock_.Read(now.time_since_epoch() / std::chrono::nanoseconds(1));
+  if (calling_back != nullptr && &calling_back->queue_ == this && tells_waits_.load()) {
+    events_.push_back({nullptr, calling_back->name_, program_ns});
+  }
   for (const TaskPtr& task : tasks) {
     task->number = number_++;
     task->since = now;
-    events_.push_back({task, ""});
+    events_.push_back({task, "", program_ns});
   }
   // `wake_` is called with the lock held, here and below. So no call is in progress after Close has
   // returned, and the transport behind it may be destroyed while handles live on.
@@ -48,27 +53,32 @@ Status SubmissionQueue::Submit(const std::vector<TaskPtr>& tasks) {
 }
 
 // A thread that waits submits nothing more, so the helper thread must not wait for more events.
-void SubmissionQueue::BeginWait() {
+WaitBegin SubmissionQueue::BeginWait() {
   waiting_count_.fetch_add(1);
   const std::lock_guard lock(mutex_);
+  WaitBegin begin{.steady_ns = SteadyNanoseconds()};
+  begin.program_ns = clock_.Read(begin.steady_ns);
+  clock_.BeginWait(std::this_thread::get_id(), begin.steady_ns);
   if (wake_ && !events_.empty()) wake_();
+  return begin;
 }
 
-void SubmissionQueue::EndWait(const std::string& name, Got got, int64_t began_ns) {
+void SubmissionQueue::EndWait(const std::string& name, Got got, const WaitBegin& begin) {
   waiting_count_.fetch_sub(1);
-  if (name.empty()) return;
   const std::lock_guard lock(mutex_);
+  clock_.EndWait(std::this_thread::get_id(), SteadyNanoseconds());
+  if (name.empty()) return;
   // `on_wait_` is called with the lock held, too. It uses the tracer of the engine, which may be
   // destroyed after Close.
-  if (on_wait_) on_wait_(name, began_ns);
+  if (on_wait_) on_wait_(name, begin.steady_ns);
   const bool is_told = got == Got::kResult && tells_waits_.load();
-  if (wake_ && is_told) events_.push_back({nullptr, name});
+  if (wake_ && is_told) events_.push_back({nullptr, name, begin.program_ns});
 }
 
 void SubmissionQueue::TellWaited(const std::string& name) {
   if (!tells_waits_.load()) return;
   const std::lock_guard lock(mutex_);
-  if (wake_) events_.push_back({nullptr, name});
+  if (wake_) events_.push_back({nullptr, name, clock_.Read(SteadyNanoseconds())});
 }
 
 // Looks at the events, because some may have come since the last Take. Without this the helper

@@ -17,13 +17,21 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/sync/engine/task.h"
+#include "lmdbio/sync/schedule/program_clock.h"
 
 namespace lmdbio::sync {
 
 // A submission, or the end of a wait, of a thread of the program.
 struct ProgramEvent {
-  TaskPtr submitted;   // null: a wait
-  std::string waited;  // the name of the tensor
+  TaskPtr submitted;       // null: a wait
+  std::string waited;      // the name of the tensor
+  int64_t program_ns = 0;  // by the program clock: of the submission, or the begin of the wait
+};
+
+// The begin of a wait.
+struct WaitBegin {
+  int64_t steady_ns = 0;
+  int64_t program_ns = 0;  // by the program clock
 };
 
 // Threads: any.
@@ -53,12 +61,12 @@ class SubmissionQueue {
   //         the error of Close
   Status Submit(const std::vector<TaskPtr>& tasks);
 
-  // A thread of the program begins, or ends, to wait for an operation.
-  void BeginWait();
-  // name      of the operation; "" if the thread has only queried it, and it was not done
-  // began_ns  by the steady clock
+  // A thread of the program begins to wait for an operation, or ends it.
+  WaitBegin BeginWait();
+  // name   of the operation; "" if the thread has only queried it, and it was not done
+  // begin  of the wait; in the same thread
   enum class Got : uint8_t { kNothing, kResult };
-  void EndWait(const std::string& name, Got got, int64_t began_ns);
+  void EndWait(const std::string& name, Got got, const WaitBegin& begin);
   // A query of a thread of the program has returned that an operation is done.
   // Cost: none with Waits::kNotTold
   void TellWaited(const std::string& name);
@@ -95,6 +103,7 @@ class SubmissionQueue {
   std::condition_variable all_done_;
   std::function<void()> wake_;  // empty after Close
   OnWait on_wait_;              // may be empty; is after Close
+  ProgramClock clock_;
   std::vector<ProgramEvent> events_;
   std::unordered_set<std::string> names_;  // of operations in progress
   size_t wake_count_ = 1;

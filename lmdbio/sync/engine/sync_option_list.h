@@ -28,7 +28,7 @@ struct SyncOptionInfo {
 };
 
 // clang-format off
-inline constexpr std::string_view kCoordinatorNames[] = {"topo", "cache", "horovod",
+inline constexpr std::string_view kCoordinatorNames[] = {"topo", "caramel", "cache", "horovod",
     "hierarchical"};
 inline constexpr std::string_view kPacingNames[] = {"event", "cycle", "gs", "nbcs"};
 inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "halving", "direct",
@@ -36,8 +36,9 @@ inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", "nccl", "mpi"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
+inline constexpr std::string_view kOrderNames[] = {"due", "bins", "arrival"};
 
-inline constexpr std::array<SyncOptionInfo, 29> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 30> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -68,6 +69,7 @@ inline constexpr std::array<SyncOptionInfo, 29> kSyncOptionInfos = {{
     {"device_gradient_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"device_one_shot_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"slice_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
+    {"order", kOrderNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -102,6 +104,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[26], options.device_gradient_bytes);
   visit(kSyncOptionInfos[27], options.device_one_shot_bytes);
   visit(kSyncOptionInfos[28], options.slice_bytes);
+  visit(kSyncOptionInfos[29], options.order);
 }
 // clang-format on
 

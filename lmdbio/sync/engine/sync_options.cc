@@ -66,11 +66,23 @@ Status SyncOptions::Check() const {
     if (first) first = CheckField(info, value);
   });
   LMDBIO_TRY_VOID(std::move(first));
-  if (slice_bytes > 0 && coordinator != "topo") {
+  if (slice_bytes > 0 && !follows_plans()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("slice_bytes: {}: only plans have slices, and coordinator '{}' follows "
-                            "none; use 'topo'",
+                            "none; use 'topo' or 'caramel'",
                             slice_bytes, coordinator));
+  }
+  if (order == "bins" && coordinator != "caramel") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("order: '{}': only coordinator 'caramel' orders by time, and the "
+                            "coordinator is '{}'",
+                            order, coordinator));
+  }
+  if (num_groups > 0 && coordinator == "caramel" && order != "arrival") {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("num_groups: {}: a plan by time has no tensor groups; use order "
+                            "'arrival', or another coordinator",
+                            num_groups));
   }
   return {};
 }

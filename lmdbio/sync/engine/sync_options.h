@@ -14,8 +14,8 @@ namespace lmdbio::sync {
 struct SyncOptions {  // check-tree: large-class (a field for each option)
   // Begin generated SyncOptions: scripts/generate_options.py, from api/options.toml.
   // --- Order of operations
-  // The algorithm that decides the order of the operations. One of "topo", "cache", "horovod",
-  // "hierarchical".
+  // The algorithm that decides the order of the operations. One of "topo", "caramel", "cache",
+  // "horovod", "hierarchical".
   std::string coordinator = "topo";
   // The time at which a rank begins a round. One of "event", "cycle", "gs", "nbcs".
   std::string pacing = "event";
@@ -86,9 +86,11 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // quarter of a bucket if bucket_bytes is 0, too; else the size of the others.
   uint64_t last_bucket_bytes = 0;
   // The size of a slice of a large tensor in a plan. A larger tensor on the host that is alone in
-  // its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo. 0: tensors
-  // are not cut.
+  // its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo or caramel.
+  // 0: as caramel finds; not cut with topo.
   uint64_t slice_bytes = 0;
+  // The order of a plan with coordinator = caramel. One of "due", "bins", "arrival".
+  std::string order = "due";
 
   // --- Failures
   // The time after which a tensor that some rank has not submitted is reported to log. 0: never.
@@ -104,6 +106,9 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
 
   // Errors: kInvalidArgument  an unknown name, or a number out of range; names the option and value
   Status Check() const;
+
+  // Whether the ranks learn a plan, and exchange no control messages while they follow it.
+  bool follows_plans() const { return coordinator == "topo" || coordinator == "caramel"; }
 
   // The options that must be the same on every rank, as text.
   std::string CommonWords() const;

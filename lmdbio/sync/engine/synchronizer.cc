@@ -15,11 +15,13 @@
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/sync/engine/engine.h"
 #include "lmdbio/sync/engine/task.h"
-#include "lmdbio/sync/graph/plan_learner.h"
+#include "lmdbio/sync/graph/plan_proposal.h"
+#include "lmdbio/sync/graph/plan_times.h"
 #include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
 #include "lmdbio/sync/request/request_checks.h"
 #include "lmdbio/sync/tiers/make_collectives.h"
+#include "lmdbio/sync/tiers/transfer_trial.h"
 #include "lmdbio/sync/transport/shared_transport.h"
 
 namespace lmdbio::sync {
@@ -29,6 +31,8 @@ namespace {
 constexpr size_t kNameBytesMax = 4096;
 // Of the memory of a GPU in which ranks reduce. Enough for a bucket of any default size.
 constexpr uint64_t kArenaBytes = uint64_t{32} << 20;
+// Of the trial whose times plans by time begin with.
+constexpr std::chrono::milliseconds kTransferTrialTime{200};
 
 Status Wrong(const Request& request, std::string_view problem) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));
@@ -238,7 +242,7 @@ Status CheckTree(const SyncOptions& options, const Ranks& ranks) {
 
 // Merges the proposals of two ranks. The proposal for a plan from a graph is its digest. The
 // proposal for a learned plan has the dependencies that the rank has observed. A learned proposal
-// has at least 24 bytes, so its size tells the two kinds apart.
+// has at least 40 bytes, so its size tells the two kinds apart.
 Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
   const bool are_digests = a.size() == sizeof(uint64_t) && b.size() == sizeof(uint64_t);
   if (!are_digests) return MergeProposals(a, b);
@@ -260,6 +264,8 @@ class Synchronizer::Impl {
   Status Make(ranks::Group& group, SyncParts parts);
   Result<std::unique_ptr<Collectives>> MakeCollectives(ranks::Group& group,
                                                        const CollectivesMaker& maker);
+  // Collective. Null: the ranks follow no plans by time.
+  Result<std::shared_ptr<PlanTimes>> MeasureTransfers(ranks::Group& group);
   Status PinStaging();
   Status MakeArena(ranks::Group& group, std::shared_ptr<BlockingLibrary> library);
   Status Enter(Task& task) const;
@@ -301,6 +307,18 @@ Result<std::unique_ptr<Collectives>> Synchronizer::Impl::MakeCollectives(
                                 .chunk_bytes = options.chunk_bytes,
                                 .chunk_depth = options.chunk_depth,
                                 .registered_bytes = RegisteredBytes(options)});
+}
+
+// Rank 0 proposes the times of calls, so only its own are kept.
+Result<std::shared_ptr<PlanTimes>> Synchronizer::Impl::MeasureTransfers(ranks::Group& group) {
+  if (options.coordinator != "caramel" || options.order == "arrival") {
+    return std::shared_ptr<PlanTimes>();
+  }
+  const auto clock = [] { return std::chrono::steady_clock::now().time_since_epoch(); };
+  LMDBIO_TRY(std::vector<TransferSample> samples,
+             ranks::ForAll(group, TryTransfers(*collectives, kTransferTrialTime, clock)));
+  if (rank != 0) samples.clear();
+  return std::make_shared<PlanTimes>(std::move(samples));
 }
 
 // Without registered memory the ring has memory of its own.
@@ -393,7 +411,8 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   Status placed =
       device != nullptr ? device->MakeGradients(options.device_gradient_bytes) : Status();
   LMDBIO_TRY_VOID(Agree(group, std::move(placed)));
-  const std::string kind = options.coordinator == "topo" ? "cache" : options.coordinator;
+  LMDBIO_TRY(auto plan_times, MeasureTransfers(group));
+  const std::string kind = options.follows_plans() ? "cache" : options.coordinator;
   LMDBIO_TRY(coordinator,
              Coordinator::Create(
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtraBytes},
@@ -408,10 +427,11 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
   }
   Status started;
   try {
-    engine = std::make_unique<Engine>(
-        options,
-        EngineParts{*watchful_health, *transport, *collectives, *coordinator, device.get()},
-        std::move(timeline), std::move(parts.log));
+    engine =
+        std::make_unique<Engine>(options,
+                                 EngineParts{*watchful_health, *transport, *collectives,
+                                             *coordinator, device.get(), std::move(plan_times)},
+                                 std::move(timeline), std::move(parts.log));
     started = engine->Start(placement.sync);
   } catch (const std::bad_alloc&) {
     started = Fail(ErrorCode::kResourceExhausted,
@@ -563,7 +583,7 @@ std::vector<std::string> Synchronizer::Description() const {
   lines.push_back(fmt::format("buckets up to {} bytes, {}", plan.fusion.threshold_bytes, by));
   const bool do_shrink = plan.last_bucket_bytes > 0 && plan.num_groups == 0 &&
                          plan.last_bucket_bytes < plan.fusion.threshold_bytes;
-  if (options.coordinator == "topo" && do_shrink) {
+  if (options.follows_plans() && do_shrink) {
     lines.push_back(
         fmt::format("plans end with a bucket of {} bytes, {}", plan.last_bucket_bytes,
                     options.last_bucket_bytes > 0 ? "as given" : "a quarter of others"));
@@ -572,11 +592,11 @@ std::vector<std::string> Synchronizer::Description() const {
     lines.push_back(fmt::format("plans cut tensors of more than {} bytes", plan.slice_bytes));
   }
   if (plan.num_groups > 0) {
-    lines.push_back(
-        fmt::format("{} of {} {}, of as many {} each",
-                    options.coordinator == "topo" ? "plans" : "iterations", plan.num_groups,
-                    options.coordinator == "topo" ? "buckets" : "tensor groups", options.group_by));
+    lines.push_back(fmt::format(
+        "{} of {} {}, of as many {} each", options.follows_plans() ? "plans" : "iterations",
+        plan.num_groups, options.follows_plans() ? "buckets" : "tensor groups", options.group_by));
   }
+  if (const PlanTimes* const times = impl_->engine->plan_times()) lines.push_back(times->Text());
   const std::string collectives = impl_->collectives->Description();
   for (size_t begin = 0; begin < collectives.size();) {
     const size_t end = std::min(collectives.find('\n', begin), collectives.size());

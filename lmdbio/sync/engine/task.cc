@@ -100,11 +100,10 @@ Status Handle::Wait() {
 // result: it returns whether it is there.
 template <typename Rest>
 Result<bool> Handle::WaitAndTell(std::chrono::milliseconds limit, const Rest& rest) {
-  const int64_t began_ns = SteadyNanoseconds();
   limit = std::clamp(limit, std::chrono::milliseconds(0), kLongestWait);
   const auto until = std::chrono::steady_clock::now() + limit;
   const auto queue = state_->queue.lock();
-  if (queue) queue->BeginWait();
+  const WaitBegin begin = queue ? queue->BeginWait() : WaitBegin();
   const auto is_over = [this] { return state_->is_done.load(); };
   while (!is_over()) {
     const auto now = std::chrono::steady_clock::now();
@@ -119,7 +118,7 @@ Result<bool> Handle::WaitAndTell(std::chrono::milliseconds limit, const Rest& re
     const bool is_there = !has_result || *has_result;
     const bool has_waited = is_there || limit.count() > 0;
     queue->EndWait(has_waited ? state_->name() : "", is_there ? Got::kResult : Got::kNothing,
-                   began_ns);
+                   begin);
   }
   return has_result;
 }

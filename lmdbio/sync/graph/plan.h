@@ -23,6 +23,7 @@
 #include "lmdbio/sync/graph/graph.h"
 #include "lmdbio/sync/request/fusion.h"
 #include "lmdbio/sync/request/request.h"
+#include "lmdbio/sync/schedule/transfer_units.h"
 
 namespace lmdbio::sync {
 
@@ -41,6 +42,12 @@ struct PlanOptions {
   // With num_groups, buckets have about as many bytes each, or as many tensors.
   enum class GroupBy : uint8_t { kBytes, kTensors };
   GroupBy group_by = GroupBy::kBytes;
+
+  // Of plans by time (sync/graph/timed_plan.h); the others are in the order of arrival.
+  enum class PlanOrder : uint8_t { kArrival, kDue, kBins };
+  PlanOrder order = PlanOrder::kArrival;
+  uint64_t batch_bytes = 0;  // smaller tensors are batched up to this size; 0: the model decides
+  uint64_t batch_bytes_max = FusionOptions().threshold_bytes;  // of a batch
 };
 
 struct Bucket {
@@ -57,9 +64,6 @@ struct PlanStep {
   bool begins_bucket() const { return begin == 0; }
   friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
-
-// The most slices of a tensor that SliceElementsOf makes.
-constexpr uint64_t kSlicesMax = 512;
 
 // The elements of each slice of a bucket, except for the last one. Slices are whole lines of 64
 // bytes. They are larger than slice_bytes if there were more than kSlicesMax of them.

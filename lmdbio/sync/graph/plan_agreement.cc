@@ -32,12 +32,12 @@ Request PlanAgreement::ProposalOfOrder() const {
   return request;
 }
 
-void PlanAgreement::OnSubmit(std::string_view name) {
-  if (learner_) learner_->OnSubmit(name);
+void PlanAgreement::OnSubmit(std::string_view name, int64_t program_ns) {
+  if (learner_) learner_->OnSubmit(name, program_ns);
 }
 
-void PlanAgreement::OnWaited(std::string_view name) {
-  if (learner_) learner_->OnWaited(name);
+void PlanAgreement::OnWaited(std::string_view name, int64_t program_ns) {
+  if (learner_) learner_->OnWaited(name, program_ns);
 }
 
 void PlanAgreement::OnAgreed(const Request& agreed) {
@@ -72,11 +72,11 @@ bool PlanAgreement::is_at_boundary() const {
 // Each change between rounds and a plan costs time. So the pause before the next proposal doubles
 // with each abandoned plan, up to 2^kPauseLogMax boundaries. Boundaries follow from the responses,
 // so all ranks propose after the same list.
-std::optional<Request> PlanAgreement::TakeProposal() {
+std::optional<Request> PlanAgreement::TakeProposal(std::vector<TransferSample> samples) {
   const uint64_t pause_log = std::min(abandoned_count_, kPauseLogMax);
   if (pause_log > 0 && boundary_count_ < uint64_t{1} << pause_log) return std::nullopt;
   if (learner_) {
-    std::optional<Request> proposal = learner_->TakeProposal(epoch_ + 1);
+    std::optional<Request> proposal = learner_->TakeProposal(epoch_ + 1, std::move(samples));
     if (proposal) ++epoch_;
     return proposal;
   }
@@ -86,19 +86,21 @@ std::optional<Request> PlanAgreement::TakeProposal() {
   return ProposalOfOrder();
 }
 
-Result<std::optional<Plan>> PlanAgreement::TakePlan() {
-  if (!agreed_) return std::optional<Plan>();
+Result<std::optional<TimedPlan>> PlanAgreement::TakePlan() {
+  if (!agreed_) return std::optional<TimedPlan>();
   if (!is_at_boundary()) {
     // A given order waits for its boundary for ever. A learned one is dropped, because the program
     // may never repeat the iteration that was learned.
-    if (++agreed_age_ < kAgreedAgeMax || !learner_) return std::optional<Plan>();
+    if (++agreed_age_ < kAgreedAgeMax || !learner_) return std::optional<TimedPlan>();
     agreed_.reset();
     learner_->Forget();
-    return std::optional<Plan>();
+    return std::optional<TimedPlan>();
   }
   const Request agreed = *std::exchange(agreed_, std::nullopt);
-  if (!learner_) return std::optional(Plan::FromOrder(order_, options_, epoch_));
-  Result<Plan> plan = learner_->Adopt(agreed);
+  if (!learner_) {
+    return std::optional(TimedPlan{.plan = Plan::FromOrder(order_, options_, epoch_)});
+  }
+  Result<TimedPlan> plan = learner_->Adopt(agreed);
   if (!plan) {
     learner_->Forget();
     return Fail(std::move(plan).error());

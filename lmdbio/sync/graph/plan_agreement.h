@@ -58,8 +58,8 @@ class PlanAgreement {
   uint64_t epoch() const { return epoch_; }
 
   // As PlanLearner; without effect if nothing is learned.
-  void OnSubmit(std::string_view name);
-  void OnWaited(std::string_view name);
+  void OnSubmit(std::string_view name, int64_t program_ns);
+  void OnWaited(std::string_view name, int64_t program_ns);
 
   // The response to the proposals, without an error.
   void OnAgreed(const Request& agreed);
@@ -67,10 +67,11 @@ class PlanAgreement {
   // proposal is among them.
   void OnDone(const std::vector<Response>& responses);
   // The next proposal, if one is due after the last OnDone.
-  std::optional<Request> TakeProposal();
+  // samples  as PlanLearner::TakeProposal
+  std::optional<Request> TakeProposal(std::vector<TransferSample> samples);
   // The plan to follow from now on, if the last OnDone ended at a boundary.
   // Errors: kInternal  as PlanLearner::Adopt; the next plan is learned anew
-  Result<std::optional<Plan>> TakePlan();
+  Result<std::optional<TimedPlan>> TakePlan();
 
   // All ranks have abandoned the plan.
   // done  the buckets of the unfinished iteration that were reduced

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "lmdbio/sync/graph/plan_proposal.h"
+
 namespace lmdbio::sync {
 namespace {
 
@@ -15,87 +17,10 @@ namespace {
 // learner starts anew at this limit.
 constexpr size_t kIterationTensorsMax = 1 << 16;
 
-// The bytes of a proposal, little-endian. docs/coordinators.md "Learning" has the table.
-constexpr uint32_t kProposalVersion = 1;
-constexpr size_t kVersionBytes = 4;
-constexpr size_t kHeadBytes = 24;
-constexpr size_t kNeedBytes = 4;
-
-void Put(std::vector<std::byte>& bytes, uint64_t number, size_t size_bytes) {
-  for (size_t i = 0; i < size_bytes; ++i)
-    bytes.push_back(static_cast<std::byte>(number >> (8 * i)));
-}
-
-uint64_t Get(Bytes bytes, size_t offset, size_t size_bytes) {
-  uint64_t number = 0;
-  for (size_t i = 0; i < size_bytes; ++i) {
-    number |= std::to_integer<uint64_t>(bytes[offset + i]) << (8 * i);
-  }
-  return number;
-}
-
-struct Proposal {
-  uint64_t epoch = 0;
-  uint64_t digest = 0;
-  std::vector<uint32_t> needs;  // [tensors] needs_up_to + 1
-};
-
-std::vector<std::byte> Write(const Proposal& proposal) {
-  std::vector<std::byte> bytes;
-  bytes.reserve(kHeadBytes + kNeedBytes * proposal.needs.size());
-  Put(bytes, kProposalVersion, 4);
-  Put(bytes, proposal.needs.size(), 4);
-  Put(bytes, proposal.epoch, 8);
-  Put(bytes, proposal.digest, 8);
-  for (const uint32_t need : proposal.needs) Put(bytes, need, kNeedBytes);
-  return bytes;
-}
-
-Result<Proposal> Read(Bytes bytes) {
-  const uint64_t version = bytes.size() < kVersionBytes ? 0 : Get(bytes, 0, kVersionBytes);
-  if (version != kProposalVersion) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("plan proposal: {} bytes of version {}; expected version {}",
-                            bytes.size(), version, kProposalVersion));
-  }
-  const uint64_t count = bytes.size() < kHeadBytes ? 0 : Get(bytes, 4, 4);
-  if (bytes.size() != kHeadBytes + kNeedBytes * count) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("plan proposal: {} bytes do not match {} tensors", bytes.size(), count));
-  }
-  Proposal proposal{Get(bytes, 8, 8), Get(bytes, 16, 8), std::vector<uint32_t>(count)};
-  for (size_t i = 0; i < count; ++i) {
-    const auto need = static_cast<uint32_t>(Get(bytes, kHeadBytes + kNeedBytes * i, kNeedBytes));
-    // Plan::FromOrder requires this of its caller, and the bytes may be from a peer.
-    if (need > i) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("plan proposal: tensor {} needs {}, which is not before it", i,
-                              uint64_t{need} - 1));
-    }
-    proposal.needs[i] = need;
-  }
-  return proposal;
-}
-
-// Errors: kInvalidArgument  proposals of different plans; names the difference
-Status CheckSame(const Proposal& a, const Proposal& b) {
-  if (a.epoch != b.epoch) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("plan proposals differ: epochs {} and {}", a.epoch, b.epoch));
-  }
-  if (a.needs.size() != b.needs.size()) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("plan proposals differ: {} and {} tensors",
-                                                         a.needs.size(), b.needs.size()));
-  }
-  if (a.digest != b.digest) {
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("plan proposals differ: tensors or options with digests {:016x} and {:016x}",
-                    a.digest, b.digest));
-  }
-  return {};
-}
+// An iteration of a plan by time is seen so often after it was first repeated. Then its times are
+// the least of five iterations, without the first ones, which are slow. The number of iterations
+// follows from the responses, so all ranks propose after the same one.
+constexpr uint64_t kTimedIterations = 8;
 
 // Whether a plan can hold the response. A plan sends no control messages, so it cannot hold an
 // operation with row counts that ranks must exchange first, an error or a join.
@@ -122,14 +47,16 @@ bool IsLearnable(const Response& response) {
 
 // A submission stores one number: how many waits came before it. NeedsOf turns that into a
 // dependency when the tensor is done.
-void PlanLearner::OnSubmit(std::string_view name) {
+void PlanLearner::OnSubmit(std::string_view name, int64_t program_ns) {
   names_[std::string(name)].submissions.push_back({first_wait_ + waits_.size(), {}});
+  if (timing_) timing_->OnSubmit(name, program_ns);
 }
 
 // The wait is for the last submission of the name. If that is not done, DoneOne fills in its
 // number. If it was done in this iteration, its number is known now. A wait for a tensor of an
 // older iteration is no dependency.
-void PlanLearner::OnWaited(std::string_view name) {
+void PlanLearner::OnWaited(std::string_view name, int64_t program_ns) {
+  if (timing_) timing_->OnWaited(name, program_ns);
   const auto found = names_.find(std::string(name));
   if (found == names_.end()) return;  // submitted before this learner was created or reset
   Known& known = found->second;
@@ -163,6 +90,7 @@ void PlanLearner::Forget() {
   previous_.clear();
   proposal_.clear();
   is_proposal_taken_ = false;
+  EndTiming();
   // Dropping submissions is safe: a tensor of a later proposal was executed twice after this call,
   // so its second submission came after this call too.
   names_.clear();
@@ -172,28 +100,41 @@ void PlanLearner::Forget() {
   BeginIteration();
 }
 
-std::optional<Request> PlanLearner::TakeProposal(uint64_t epoch) {
+std::optional<Request> PlanLearner::TakeProposal(uint64_t epoch,
+                                                 std::vector<TransferSample> samples) {
   if (proposal_.empty() || is_proposal_taken_) return std::nullopt;
   is_proposal_taken_ = true;
-  Proposal proposal{epoch, DigestOf(proposal_), {}};
+  PlanProposal proposal;
+  proposal.epoch = epoch;
+  proposal.digest = DigestOf(proposal_);
   proposal.needs.reserve(proposal_.size());
   for (const LearnedTensor& seen : proposal_) {
     proposal.needs.push_back(static_cast<uint32_t>(seen.needs_up_to + 1));
   }
+  if (timing_ && timing_->is_steady()) {
+    for (const LearnedTensor& seen : proposal_) {
+      proposal.times.push_back(timing_->TimesOf(seen.tensor.name));
+    }
+    proposal.length_ns = timing_->length_ns();
+  }
+  if (is_timed()) proposal.samples = std::move(samples);
   Request request;
   request.name = fmt::format("lmdbio.plan.{}", epoch);
   request.operation = Operation::kAdoptPlan;
-  request.extra = Write(proposal);
+  request.extra = WriteProposal(proposal);
   return request;
 }
 
 // The merged numbers refer to positions, so the proposal must be the one of this rank, tensor by
 // tensor. All ranks then build the same plan from the same list.
-Result<Plan> PlanLearner::Adopt(const Request& agreed) const {
-  Result<Proposal> proposal = Read(agreed.extra);
+Result<TimedPlan> PlanLearner::Adopt(const Request& agreed) const {
+  Result<PlanProposal> proposal = ReadProposal(agreed.extra);
   if (!proposal) return Fail(ErrorCode::kInternal, proposal.error().message());
-  Proposal mine{proposal->epoch, DigestOf(proposal_), std::vector<uint32_t>(proposal_.size())};
-  if (const Status same = CheckSame(mine, *proposal); !same) {
+  PlanProposal mine;
+  mine.epoch = proposal->epoch;
+  mine.digest = DigestOf(proposal_);
+  mine.needs.resize(proposal_.size());
+  if (const Status same = CheckSameProposal(mine, *proposal); !same) {
     return Fail(ErrorCode::kInternal,
                 "the agreed plan is not the proposal of this rank: " + same.error().message());
   }
@@ -202,7 +143,11 @@ Result<Plan> PlanLearner::Adopt(const Request& agreed) const {
     tensors[i].tensor = proposal_[i].tensor;
     tensors[i].needs_up_to = int64_t{proposal->needs[i]} - 1;
   }
-  return Plan::FromOrder(tensors, options_, proposal->epoch);
+  if (!is_timed()) return TimedPlan{.plan = Plan::FromOrder(tensors, options_, proposal->epoch)};
+  return MakeTimedPlan(
+      tensors,
+      {.times = proposal->times, .length_ns = proposal->length_ns, .samples = proposal->samples},
+      options_, proposal->epoch);
 }
 
 bool PlanLearner::at_boundary() const {
@@ -237,9 +182,42 @@ void PlanLearner::DoneOne(const Request& tensor) {
 }
 
 void PlanLearner::CloseIteration() {
-  if (proposal_.empty() && !previous_.empty() && HoldsSame(previous_)) proposal_ = iteration_;
+  if (proposal_.empty()) LookForProposal();
   previous_ = std::move(iteration_);
   BeginIteration();
+}
+
+void PlanLearner::LookForProposal() {
+  if (previous_.empty() || !HoldsSame(previous_)) {
+    EndTiming();
+    return;
+  }
+  ++repeated_count_;
+  if (!is_timed() || repeated_count_ > kTimedIterations) {
+    proposal_ = iteration_;
+  } else if (!timing_) {
+    BeginTiming();
+  }
+}
+
+// Times are taken from the iteration on that follows the one which begins now. The submission of a
+// tensor to the latter is its only one without a response, or its next one.
+void PlanLearner::BeginTiming() {
+  std::vector<std::string> names;
+  std::vector<std::string> not_submitted;
+  for (const LearnedTensor& seen : iteration_) {
+    names.push_back(seen.tensor.name);
+    const size_t open_count = names_[seen.tensor.name].submissions.size();
+    if (open_count > 1) return;  // one of them is of a later iteration; try again
+    if (open_count == 0) not_submitted.push_back(seen.tensor.name);
+  }
+  timing_.emplace(names);
+  for (const std::string& name : not_submitted) timing_->SkipNext(name);
+}
+
+void PlanLearner::EndTiming() {
+  timing_.reset();
+  repeated_count_ = 0;
 }
 
 void PlanLearner::BeginIteration() {
@@ -297,8 +275,13 @@ bool PlanLearner::HoldsSame(const std::vector<LearnedTensor>& other) const {
 }
 
 uint64_t PlanLearner::DigestOf(const std::vector<LearnedTensor>& iteration) const {
-  std::vector<uint64_t> numbers = {options_.fusion.threshold_bytes, options_.last_bucket_bytes,
-                                   options_.num_groups, static_cast<uint64_t>(options_.group_by)};
+  std::vector<uint64_t> numbers = {options_.fusion.threshold_bytes,
+                                   options_.last_bucket_bytes,
+                                   options_.num_groups,
+                                   static_cast<uint64_t>(options_.group_by),
+                                   static_cast<uint64_t>(options_.order),
+                                   options_.batch_bytes,
+                                   options_.batch_bytes_max};
   Response one;
   one.tensors.resize(1);
   for (const LearnedTensor& seen : iteration) {
@@ -306,18 +289,6 @@ uint64_t PlanLearner::DigestOf(const std::vector<LearnedTensor>& iteration) cons
     numbers.push_back(one.digest());
   }
   return XXH3_64bits(numbers.data(), numbers.size() * sizeof numbers[0]);
-}
-
-// A tensor must wait for every dependency that some rank has observed. The maximum covers all of
-// them, because the plan puts the tensor behind every position up to that number.
-Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b) {
-  LMDBIO_TRY(Proposal merged, Read(a));
-  LMDBIO_TRY(const Proposal other, Read(b));
-  LMDBIO_TRY_VOID(CheckSame(merged, other));
-  for (size_t i = 0; i < merged.needs.size(); ++i) {
-    merged.needs[i] = std::max(merged.needs[i], other.needs[i]);
-  }
-  return Write(merged);
 }
 
 }  // namespace lmdbio::sync

@@ -15,7 +15,9 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
+#include "lmdbio/sync/graph/named_times.h"
 #include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/graph/timed_plan.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
@@ -25,7 +27,8 @@ namespace lmdbio::sync {
 // its request to adopt the plan.
 //
 // An iteration is the sequence of responses until a name comes a second time. When two iterations
-// in a row hold the same requests, the order of the second becomes the proposal. So a tensor that
+// in a row hold the same requests, the order of the second becomes the proposal. A plan by time is
+// proposed some iterations later, when their times are known. So a tensor that
 // occurs once, at the beginning, is in no plan. A tensor is assumed to need another one of its
 // iteration if some rank submitted it after a wait for the other one.
 //
@@ -38,10 +41,12 @@ class PlanLearner {
   explicit PlanLearner(PlanOptions options) : options_(options) {}
 
   // This rank submits a tensor.
-  void OnSubmit(std::string_view name);
+  // program_ns  by the program clock (sync/schedule/program_clock.h); not less than before
+  void OnSubmit(std::string_view name, int64_t program_ns);
   // The program of this rank has waited for a tensor, or a query returned that it is done, or its
   // callback runs and is about to submit a tensor.
-  void OnWaited(std::string_view name);
+  // program_ns  of the begin of the wait
+  void OnWaited(std::string_view name, int64_t program_ns);
   // All ranks have executed these responses, fused or one by one: the same on every rank, in the
   // same order. kAdoptPlan is ignored. A response that no plan can hold starts a new iteration on
   // every rank: an error, a join, a kAllToAll, a kAllGather with unequal rows.
@@ -54,12 +59,13 @@ class PlanLearner {
 
   // The request to adopt a plan, once until Forget, after an iteration was learned. All ranks get
   // it after the same responses.
-  // epoch  of the new plan
-  std::optional<Request> TakeProposal(uint64_t epoch);
+  // epoch    of the new plan
+  // samples  times of calls, for a plan by time; of rank 0, and empty on the others
+  std::optional<Request> TakeProposal(uint64_t epoch, std::vector<TransferSample> samples);
   // The plan that all ranks adopt.
   // agreed  the response to the proposals, with merged dependencies
   // Errors: kInternal  the bytes are not a proposal for the iteration of this rank
-  Result<Plan> Adopt(const Request& agreed) const;
+  Result<TimedPlan> Adopt(const Request& agreed) const;
 
   // Whether the present iteration holds exactly the tensors of the proposal. This is the point to
   // change to the plan. It depends on the responses alone, so it is the same on every rank. Without
@@ -91,6 +97,10 @@ class PlanLearner {
   void DoneOne(const Request& tensor);
   void BeginIteration();
   void CloseIteration();
+  void LookForProposal();
+  void BeginTiming();
+  void EndTiming();
+  bool is_timed() const { return options_.order != PlanOptions::PlanOrder::kArrival; }
   void AddWait(Wait wait, OpenSubmission* submission);
   void SettleWaits();
   int64_t NeedsOf(const OpenSubmission& submission) const;
@@ -106,17 +116,14 @@ class PlanLearner {
   std::vector<LearnedTensor> previous_;             // the iteration before it; empty: unknown
   std::vector<LearnedTensor> proposal_;             // empty: none yet
   bool is_proposal_taken_ = false;
+  uint64_t repeated_count_ = 0;       // iterations in a row that were like the one before
+  std::optional<NamedTimes> timing_;  // of plans by time; none: no iteration was repeated yet
 
   std::unordered_map<std::string, Known> names_;
   std::deque<Wait> waits_;
   uint64_t first_wait_ = 0;   // the number of waits_.front()
   size_t settled_count_ = 0;  // waits at the front whose up_to is known
 };
-
-// Merges the proposals of two ranks (bytes of Request::extra): each tensor needs the larger of the
-// two needs_up_to. The operation is associative and commutative.
-// Errors: kInvalidArgument  malformed bytes, or proposals of different plans; names the difference
-Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b);
 
 }  // namespace lmdbio::sync
 #endif  // LMDBIO_SYNC_GRAPH_PLAN_LEARNER_H_

@@ -143,8 +143,10 @@ class SyncOptionsTest(unittest.TestCase):
                 self.assertEqual(self.effective(**{name: -1}), {**defaults, name: 0})
 
     def test_each_choice(self):
-        # A rank without MPI and without a GPU cannot have these.
-        refused = {"mpi": lmdbio.UnsupportedError, "nccl": lmdbio.InvalidArgumentError}
+        # A rank without MPI and without a GPU cannot have these, nor one whose coordinator is not
+        # caramel.
+        refused = {"mpi": lmdbio.UnsupportedError, "nccl": lmdbio.InvalidArgumentError,
+                   "bins": lmdbio.InvalidArgumentError}
         for row in SYNC_ROWS:
             for choice in row.get("choices", ()):
                 given = {row["name"]: choice["name"]}

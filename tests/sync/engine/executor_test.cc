@@ -266,5 +266,35 @@ TEST_CASE("A rank that has joined brings zeros to a slice", "[sync][executor][st
   CHECK(collectives.brought == std::vector<float>(3, 0.0F));
 }
 
+// Three calls of a size say what it takes.
+TEST_CASE("Executor tells the times of its reductions, and of no other call", "[sync][executor]") {
+  const std::vector<TransferSample> trial = {{1 << 20, 7}};
+  const bool is_tried = GENERATE(true, false);
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  PlanTimes times(is_tried ? trial : std::vector<TransferSample>());
+  Executor executor(collectives, witness, 1000, 0);
+  executor.set_plan_times(&times);
+  const auto reduce_three_times = [&](Operation operation, size_t tensor_count) {
+    for (int i = 0; i < 3; ++i) {
+      Averaged averaged(operation, tensor_count, true);
+      REQUIRE(executor.Perform(averaged.response, averaged.given, {.digest = 1}));
+    }
+  };
+  collectives.declines = true;
+  reduce_three_times(Operation::kAllReduce, 1);
+  collectives.declines = false;
+  reduce_three_times(Operation::kReduceScatter, 1);
+  CHECK(times.Samples() == (is_tried ? trial : std::vector<TransferSample>()));
+  reduce_three_times(Operation::kAllReduce, 1);
+  reduce_three_times(Operation::kAllReduce, 2);
+  const std::vector<TransferSample> samples = times.Samples();
+  REQUIRE(samples.size() == (is_tried ? 3 : 0));
+  if (!is_tried) return;  // the times of this rank are not used
+  CHECK(samples[0].bytes == 4 * sizeof(float));
+  CHECK(samples[1].bytes > samples[0].bytes);
+  CHECK(samples[2] == trial[0]);
+}
+
 }  // namespace
 }  // namespace lmdbio::sync

@@ -306,7 +306,7 @@ TEST_CASE("Slices need a coordinator that follows plans", "[sync][create][steps]
   CHECK(status.error().code() == ErrorCode::kInvalidArgument);
   CHECK(status.error().message() ==
         fmt::format("slice_bytes: 4096: only plans have slices, and coordinator '{}' follows none; "
-                    "use 'topo'",
+                    "use 'topo' or 'caramel'",
                     options.coordinator));
   options.slice_bytes = 0;
   CHECK(options.Check());

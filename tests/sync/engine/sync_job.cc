@@ -33,6 +33,9 @@ void SyncJob::RunAndLeave(const Body& body) {
   RunAsThreadsOrLaunched(ranks, [&](ranks::Group& group) {
     sync::SyncParts parts;
     parts.log = [this, rank = group.rank()](const std::string& line) { notes.Add(rank, line); };
+    if (collectives) {
+      parts.collectives = [&](ranks::Health& health) { return collectives(group, health); };
+    }
     auto made = sync::Synchronizer::Create(group, options, std::move(parts));
     if (!made) {
       wrong.Add(group.rank(), "Create: " + made.error().message());

@@ -36,6 +36,9 @@ class Findings {
 struct SyncJob {
   ranks::ThreadRanks ranks;
   sync::SyncOptions options;
+  // In place of the collectives of the options; empty: those.
+  std::function<Result<std::unique_ptr<sync::Collectives>>(ranks::Group&, ranks::Health&)>
+      collectives;
   Findings wrong;  // errors
   Findings notes;  // log lines of the synchronizers
 

@@ -139,7 +139,8 @@ TortureProgram MakeProgram(unsigned seed) {
   program.rank_count = Pick(random, {1, 2, 2, 3, 4, 5, 8});
   program.ranks_per_host = Pick(random, {1, 2, 100, 100, 100});
   SyncOptions& options = program.options;
-  options.coordinator = Pick<const char*>(random, {"horovod", "cache", "hierarchical", "topo"});
+  options.coordinator =
+      Pick<const char*>(random, {"horovod", "cache", "hierarchical", "topo", "caramel"});
   options.pacing = Pick<const char*>(random, {"event", "event", "cycle", "gs", "nbcs"});
   options.cycle_time = std::chrono::microseconds(Pick(random, {0, 200, 1000, 3000}));
   options.gs_cycles = Pick(random, {1U, 2U, 5U});
@@ -153,7 +154,8 @@ TortureProgram MakeProgram(unsigned seed) {
   options.collective = Pick<const char*>(random, {"auto", "auto", "ring", "direct"});
   options.tree_arity = seed % 3;
   constexpr uint64_t kSlices[] = {0, 1000, 20'000};
-  if (options.coordinator == "topo") options.slice_bytes = kSlices[seed / 2 % 3];
+  if (options.follows_plans()) options.slice_bytes = kSlices[seed / 2 % 3];
+  if (options.coordinator == "caramel" && options.num_groups > 0) options.order = "arrival";
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer
   std::vector<TortureTensor> model = MakeModel(random, program.rank_count);
   const int iteration_count = 4 + static_cast<int>(random() % 12);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/sync/graph/plan_learner.h"
+#include "lmdbio/sync/graph/plan_proposal.h"
 #include "tests/support/catch.h"
 #include "tests/sync/graph/plan_cases.h"
 
@@ -35,32 +36,32 @@ void Play(PlanLearner& learner, const std::vector<std::string>& steps) {
     std::vector<Request> tensors;
     for (const char name : step.substr(1)) tensors.push_back(TensorOf(std::string(1, name), 10));
     if (step[0] == '+') {
-      for (const Request& tensor : tensors) learner.OnSubmit(tensor.name);
+      for (const Request& tensor : tensors) learner.OnSubmit(tensor.name, 0);
     } else if (step[0] == '=') {
       learner.OnDone({ResponseOf(tensors)});
     } else if (step[0] == '!') {
       for (const Request& tensor : tensors) learner.OnDone({ResponseOf({tensor})});
     } else {
-      for (const char name : step) learner.OnWaited(std::string(1, name));
+      for (const char name : step) learner.OnWaited(std::string(1, name), 0);
     }
   }
 }
 
 // The plan that a single rank would adopt; nothing if it has no proposal.
 std::optional<Names> Adopted(PlanLearner& learner) {
-  const std::optional<Request> proposal = learner.TakeProposal(1);
+  const std::optional<Request> proposal = learner.TakeProposal(1, {});
   if (!proposal) return std::nullopt;
   REQUIRE(proposal->operation == Operation::kAdoptPlan);
-  REQUIRE_FALSE(learner.TakeProposal(1));
-  const Result<Plan> plan = learner.Adopt(*proposal);
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));
+  const Result<TimedPlan> plan = learner.Adopt(*proposal);
   REQUIRE(plan);
-  return NamesOf(*plan);
+  return NamesOf(plan->plan);
 }
 
 TEST_CASE("A wait at the end of an iteration does not split buckets", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"+abc", "!abc", "abc", "+abc", "!cab", "abc", "+abc"});
-  REQUIRE_FALSE(learner.TakeProposal(1));  // the second iteration may continue
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));  // the second iteration may continue
   Play(learner, {"!a"});
   REQUIRE(Adopted(learner) == Names{{"c", "a", "b"}});
   REQUIRE_FALSE(learner.at_boundary());
@@ -95,8 +96,8 @@ TEST_CASE("A plan respects the waits of every rank", "[control][learner]") {
     Play(other, {"+abc", "!abc", "c", "+d", "!d"});
     Play(third, {"+abcd", "!abcd", "abcd"});
   }
-  const std::vector<Request> proposals = {*one.TakeProposal(1), *other.TakeProposal(1),
-                                          *third.TakeProposal(1)};
+  const std::vector<Request> proposals = {*one.TakeProposal(1, {}), *other.TakeProposal(1, {}),
+                                          *third.TakeProposal(1, {})};
   std::vector<size_t> order = {0, 1, 2};
   do {
     auto agreed = proposals[order[0]];
@@ -105,10 +106,10 @@ TEST_CASE("A plan respects the waits of every rank", "[control][learner]") {
       REQUIRE(merged);
       agreed.extra = *merged;
     }
-    REQUIRE(NamesOf(*one.Adopt(agreed)) == Names{{"a", "b"}, {"c"}, {"d"}});
-    REQUIRE(one.Adopt(agreed)->digest() == third.Adopt(agreed)->digest());
+    REQUIRE(NamesOf(one.Adopt(agreed)->plan) == Names{{"a", "b"}, {"c"}, {"d"}});
+    REQUIRE(one.Adopt(agreed)->plan.digest() == third.Adopt(agreed)->plan.digest());
   } while (std::next_permutation(order.begin(), order.end()));
-  REQUIRE(NamesOf(*third.Adopt(proposals[2])) == Names{{"a", "b", "c", "d"}});
+  REQUIRE(NamesOf(third.Adopt(proposals[2])->plan) == Names{{"a", "b", "c", "d"}});
 }
 
 TEST_CASE("A wait after each tensor gives a bucket for each tensor", "[control][learner]") {
@@ -120,7 +121,7 @@ TEST_CASE("A wait after each tensor gives a bucket for each tensor", "[control][
 TEST_CASE("Tensors that occur once at the beginning are in no plan", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"+xy", "=xy", "xy", "+ab", "!ab", "ab", "+ab", "!ab", "ab", "+ab", "!a"});
-  REQUIRE_FALSE(learner.TakeProposal(1));
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));
   Play(learner, {"!b", "ab", "+ab", "!a"});
   REQUIRE(Adopted(learner) == Names{{"a", "b"}});
 }
@@ -128,10 +129,10 @@ TEST_CASE("Tensors that occur once at the beginning are in no plan", "[control][
 TEST_CASE("Iterations that change are not learned", "[control][learner]") {
   PlanLearner learner({});
   Play(learner, {"!ab", "!abc", "!ab", "!ac", "!acb", "!ab"});
-  REQUIRE_FALSE(learner.TakeProposal(1));
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));
   Request longer = TensorOf("a", 11);
   for (int i = 0; i < 4; ++i) learner.OnDone({ResponseOf({TensorOf("a", 10 + i)})});
-  REQUIRE_FALSE(learner.TakeProposal(1));
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));
   Play(learner, {"!a", "!a", "!a"});
   REQUIRE(Adopted(learner) == Names{{"a"}});
 }
@@ -153,11 +154,11 @@ TEST_CASE("A response that no plan can hold starts a new iteration", "[control][
       learner.OnDone({response});
       REQUIRE(learner.at_boundary());
     }
-    REQUIRE_FALSE(learner.TakeProposal(1));
+    REQUIRE_FALSE(learner.TakeProposal(1, {}));
     Play(learner, {"!ab", "!ab", "!ab"});
-    REQUIRE(learner.TakeProposal(1));
+    REQUIRE(learner.TakeProposal(1, {}));
     learner.Forget();
-    REQUIRE_FALSE(learner.TakeProposal(2));
+    REQUIRE_FALSE(learner.TakeProposal(2, {}));
     Play(learner, {"!ba", "!ba", "!b"});
     REQUIRE(Adopted(learner) == Names{{"b", "a"}});
   }
@@ -194,11 +195,11 @@ TEST_CASE("Names that do not repeat are dropped", "[control][learner]") {
   PlanLearner learner({});
   for (int i = 0; i < 70'000; ++i) {
     const std::string name = fmt::format("{}", i);
-    learner.OnSubmit(name);
+    learner.OnSubmit(name, 0);
     learner.OnDone({ResponseOf({TensorOf(name, 1)})});
-    learner.OnWaited(name);
+    learner.OnWaited(name, 0);
   }
-  REQUIRE_FALSE(learner.TakeProposal(1));
+  REQUIRE_FALSE(learner.TakeProposal(1, {}));
   Play(learner, {"!ab", "!ab", "!ab", "!a"});
   REQUIRE(Adopted(learner) == Names{{"a", "b"}});
 }
@@ -211,7 +212,7 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
     options.last_bucket_bytes = tail;
     PlanLearner learner(options);
     for (int i = 0; i < 3; ++i) Play(learner, {"!" + names});
-    return learner.TakeProposal(epoch)->extra;
+    return learner.TakeProposal(epoch, {})->extra;
   };
   const auto mine = proposal_of("abc", 1, 100);
   REQUIRE(MergeProposals(mine, mine) == mine);
@@ -225,6 +226,8 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
   others.back()[0] ^= std::byte{2};  // the version
   others.push_back(mine);
   others.back().back() = std::byte{1};  // needs a tensor far behind it
+  others.push_back(mine);
+  others.back()[24] = std::byte{1};  // one tensor with times, which are not there
   PlanLearner learner({});
   for (int i = 0; i < 3; ++i) Play(learner, {"!abc"});
   for (const auto& other : others) {
@@ -234,7 +237,7 @@ TEST_CASE("Proposals of different plans do not merge", "[control][learner]") {
     }
     Request agreed;
     agreed.extra = other;
-    const Result<Plan> plan = learner.Adopt(agreed);
+    const Result<TimedPlan> plan = learner.Adopt(agreed);
     REQUIRE_FALSE(plan);
     REQUIRE(plan.error().code() == ErrorCode::kInternal);
   }
@@ -350,7 +353,7 @@ class LearningJob {
   void WaitFor(LearningRank& rank, size_t t, size_t iterations) {
     if (rank.waited[t] >= iterations) return;
     rank.waited[t] = iterations;
-    if (!is_switched_) rank.learner.OnWaited(graph_.tensors[t].name);
+    if (!is_switched_) rank.learner.OnWaited(graph_.tensors[t].name, 0);
   }
 
   void SubmitOne(LearningRank& rank) {
@@ -364,7 +367,7 @@ class LearningJob {
       if (tensor == t) WaitFor(rank, other, iteration + 1);
     }
     if (!is_switched_) {
-      rank.learner.OnSubmit(graph_.tensors[t].name);
+      rank.learner.OnSubmit(graph_.tensors[t].name, 0);
     } else if (!rank.walk->Submit(graph_.tensors[t])) {
       problem_ = "the plan refuses " + graph_.tensors[t].name;
     }
@@ -398,7 +401,7 @@ class LearningJob {
   std::string Hear(LearningRank& rank) {
     for (; rank.heard_count < log_.size(); ++rank.heard_count) {
       rank.learner.OnDone({log_[rank.heard_count]});
-      std::optional<Request> proposal = rank.learner.TakeProposal(5);
+      std::optional<Request> proposal = rank.learner.TakeProposal(5, {});
       if (!proposal) continue;
       if (rank.proposal) return "a second proposal";
       rank.proposal = std::move(proposal);
@@ -423,10 +426,10 @@ class LearningJob {
       }
       done_at_proposal_ = counts_before_[ranks_[0].proposed_at];
       for (const LearningRank& rank : ranks_) {
-        Result<Plan> plan = rank.learner.Adopt(agreed);
+        Result<TimedPlan> plan = rank.learner.Adopt(agreed);
         if (!plan) return plan.error().message();
-        if (plan_ && plan_->digest() != plan->digest()) return "different plans";
-        plan_ = std::move(*plan);
+        if (plan_ && plan_->digest() != plan->plan.digest()) return "different plans";
+        plan_ = std::move(plan->plan);
       }
     }
     const bool is_boundary = ranks_[0].learner.at_boundary();

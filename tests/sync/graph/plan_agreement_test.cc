@@ -27,9 +27,9 @@ std::vector<Response> ResponsesFor(const std::string& names) {
 
 // One iteration of a program that waits at its end.
 void Iterate(PlanAgreement& agreement, const std::string& names) {
-  for (const char name : names) agreement.OnSubmit(std::string(1, name));
+  for (const char name : names) agreement.OnSubmit(std::string(1, name), 0);
   agreement.OnDone(ResponsesFor(names));
-  for (const char name : names) agreement.OnWaited(std::string(1, name));
+  for (const char name : names) agreement.OnWaited(std::string(1, name), 0);
 }
 
 std::vector<OrderedTensor> OrderOf(const std::string& names) {
@@ -42,7 +42,7 @@ std::vector<OrderedTensor> OrderOf(const std::string& names) {
 // The iterations that pass before the next proposal.
 int IterationsBeforeProposal(PlanAgreement& agreement, const std::string& names) {
   for (int count = 0; count < 100; ++count) {
-    if (agreement.TakeProposal()) return count;
+    if (agreement.TakeProposal({})) return count;
     agreement.OnDone(ResponsesFor(names));
   }
   return -1;
@@ -52,7 +52,7 @@ TEST_CASE("Without a source there is never a plan", "[control][agreement]") {
   PlanAgreement agreement({}, Source::kNone);
   REQUIRE_FALSE(agreement.is_learning());
   for (int i = 0; i < 5; ++i) Iterate(agreement, "ab");
-  REQUIRE_FALSE(agreement.TakeProposal());
+  REQUIRE_FALSE(agreement.TakeProposal({}));
   REQUIRE_FALSE(*agreement.TakePlan());
 }
 
@@ -61,13 +61,13 @@ TEST_CASE("Two equal iterations become a proposal, and a plan once all ranks agr
   PlanAgreement agreement({}, Source::kLearned);
   REQUIRE(agreement.is_learning());
   Iterate(agreement, "ab");
-  REQUIRE_FALSE(agreement.TakeProposal());
+  REQUIRE_FALSE(agreement.TakeProposal({}));
   Iterate(agreement, "ab");
   Iterate(agreement, "ab");
-  const std::optional<Request> proposal = agreement.TakeProposal();
+  const std::optional<Request> proposal = agreement.TakeProposal({});
   REQUIRE(proposal);
   REQUIRE(proposal->operation == Operation::kAdoptPlan);
-  REQUIRE_FALSE(agreement.TakeProposal());
+  REQUIRE_FALSE(agreement.TakeProposal({}));
   REQUIRE_FALSE(*agreement.TakePlan());  // not agreed yet
 
   agreement.OnAgreed(*proposal);
@@ -77,8 +77,8 @@ TEST_CASE("Two equal iterations become a proposal, and a plan once all ranks agr
   const auto plan = agreement.TakePlan();
   REQUIRE(plan);
   REQUIRE(*plan);
-  REQUIRE(NamesOf(**plan) == Names{{"a", "b"}});
-  REQUIRE((*plan)->epoch() == 1);
+  REQUIRE(NamesOf((*plan)->plan) == Names{{"a", "b"}});
+  REQUIRE((*plan)->plan.epoch() == 1);
   REQUIRE_FALSE(*agreement.TakePlan());
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("An agreed plan without a boundary is dropped, and another one is lear
           "[control][agreement]") {
   PlanAgreement agreement({}, Source::kLearned);
   for (int i = 0; i < 3; ++i) Iterate(agreement, "ab");
-  const std::optional<Request> proposal = agreement.TakeProposal();
+  const std::optional<Request> proposal = agreement.TakeProposal({});
   REQUIRE(proposal);
   agreement.OnAgreed(*proposal);
   for (uint64_t i = 0; i < PlanAgreement::kAgreedAgeMax; ++i) {
@@ -94,7 +94,7 @@ TEST_CASE("An agreed plan without a boundary is dropped, and another one is lear
     REQUIRE_FALSE(*agreement.TakePlan());
   }
   for (int i = 0; i < 3; ++i) Iterate(agreement, "ab");
-  const std::optional<Request> next = agreement.TakeProposal();
+  const std::optional<Request> next = agreement.TakeProposal({});
   REQUIRE(next);
   REQUIRE(next->name == "lmdbio.plan.2");
 }
@@ -102,13 +102,13 @@ TEST_CASE("An agreed plan without a boundary is dropped, and another one is lear
 TEST_CASE("Bytes that are no proposal are an error, and learning goes on", "[control][agreement]") {
   PlanAgreement agreement({}, Source::kLearned);
   for (int i = 0; i < 3; ++i) Iterate(agreement, "ab");
-  std::optional<Request> proposal = agreement.TakeProposal();
+  std::optional<Request> proposal = agreement.TakeProposal({});
   REQUIRE(proposal);
   proposal->extra.resize(3);
   agreement.OnAgreed(*proposal);
   REQUIRE_FALSE(agreement.TakePlan());
   for (int i = 0; i < 3; ++i) Iterate(agreement, "ab");
-  REQUIRE(agreement.TakeProposal());
+  REQUIRE(agreement.TakeProposal({}));
 }
 
 TEST_CASE("A given order is proposed at once, in place of a learned one", "[control][agreement]") {
@@ -116,13 +116,13 @@ TEST_CASE("A given order is proposed at once, in place of a learned one", "[cont
   const Request proposal = agreement.FollowOrder(OrderOf("ab"));
   REQUIRE_FALSE(agreement.is_learning());
   REQUIRE(proposal.name == "lmdbio.plan.1");
-  REQUIRE_FALSE(agreement.TakeProposal());
+  REQUIRE_FALSE(agreement.TakeProposal({}));
   agreement.OnAgreed(proposal);
   agreement.OnDone({});
   const auto plan = agreement.TakePlan();
   REQUIRE(plan);
   REQUIRE(*plan);
-  REQUIRE(NamesOf(**plan) == Names{{"a", "b"}});
+  REQUIRE(NamesOf((*plan)->plan) == Names{{"a", "b"}});
 
   // Other orders have other digests.
   PlanAgreement other({}, Source::kNone);

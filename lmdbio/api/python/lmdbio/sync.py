@@ -235,7 +235,7 @@ class Synchronizer:
                  device_one_shot_bytes: int = 262_144, num_groups: Optional[int] = 0,
                  bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
                  group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
-                 slice_bytes: Optional[int] = 0, stall_report_ms: int = 5_000,
+                 slice_bytes: Optional[int] = 0, order: str = "due", stall_report_ms: int = 5_000,
                  stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
                  timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
@@ -247,9 +247,12 @@ class Synchronizer:
         Order of operations:
         coordinator          The algorithm that decides the order of the operations. "topo": A plan,
                              learnt from the first iterations or given by lmdbio_sync_set_graph.
-                             "cache": Rounds, with one bit for each response in the response cache.
-                             "horovod": Rounds in which rank 0 gathers all requests. "hierarchical":
-                             Rounds along a tree of hosts: each root merges the requests below it.
+                             "caramel": A plan whose order follows from times: of submissions, of
+                             waits and of transfers. It gains where the program waits for each
+                             tensor when it needs it. "cache": Rounds, with one bit for each
+                             response in the response cache. "horovod": Rounds in which rank 0
+                             gathers all requests. "hierarchical": Rounds along a tree of hosts:
+                             each root merges the requests below it.
         pacing               The time at which a rank begins a round. "event": When there are new
                              requests. "cycle": After each cycle_time_us. "gs": After each cycle;
                              the ranks agree on its length. "nbcs": After each cycle, with
@@ -327,7 +330,12 @@ class Synchronizer:
                              bucket_bytes is 0, too; else the size of the others.
         slice_bytes          The size of a slice of a large tensor in a plan. A larger tensor on the
                              host that is alone in its bucket is reduced in slices, at most 512 of
-                             them. It needs coordinator = topo. 0: tensors are not cut.
+                             them. It needs coordinator = topo or caramel. 0: as caramel finds; not
+                             cut with topo.
+        order                The order of a plan with coordinator = caramel. "due": What the program
+                             needs first travels first. "bins": The windows of Caramel: large
+                             tensors beside the backward pass, the others beside the forward pass.
+                             "arrival": As topo.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
@@ -349,7 +357,7 @@ class Synchronizer:
             device_gradient_bytes=device_gradient_bytes,
             device_one_shot_bytes=device_one_shot_bytes, num_groups=num_groups,
             bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms, group_by=group_by,
-            last_bucket_bytes=last_bucket_bytes, slice_bytes=slice_bytes,
+            last_bucket_bytes=last_bucket_bytes, slice_bytes=slice_bytes, order=order,
             stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
             silence_limit_ms=silence_limit_ms, timeline_path=timeline_path))
     # End generated Synchronizer.

@@ -1,0 +1,52 @@
+// lmdbio/sync/graph/timed_plan.h - a plan whose order and sizes follow from times.
+//
+// Source: Hashemi et al. 4; docs/caramel.md.
+#ifndef LMDBIO_SYNC_GRAPH_TIMED_PLAN_H_
+#define LMDBIO_SYNC_GRAPH_TIMED_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lmdbio/sync/graph/graph.h"
+#include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/schedule/program_times.h"
+#include "lmdbio/sync/schedule/transfer_model.h"
+
+namespace lmdbio::sync {
+
+// Measured times of an iteration. The same on every rank.
+struct IterationFacts {
+  std::vector<TensorTimes> times;       // [tensors]; empty: they are not known
+  int64_t length_ns = 0;                // on the program clock
+  std::vector<TransferSample> samples;  // times of calls
+};
+
+// The times that are expected of a plan.
+struct PlanForecast {
+  int64_t iteration_ns = 0;  // of the plan
+  int64_t arrival_ns = 0;    // of the plan in the order of arrival
+  int64_t bound_ns = 0;      // no plan takes less
+  uint64_t step_count = 0;
+  bool is_by_arrival = false;  // the order of arrival is as good, and was chosen
+
+  // In words, without a full stop.
+  std::string Text() const;
+};
+
+struct TimedPlan {
+  Plan plan;
+  std::optional<PlanForecast> forecast = std::nullopt;  // none: the plan is not made by time
+  std::string obstacle = {};  // why not; "" if there is a forecast, or no wish for one
+};
+
+// Makes a plan by options.order. Without times or a model, with tensor groups, and if the order of
+// arrival is predicted to be as good, it is Plan::FromOrder.
+// tensors   as Plan::FromOrder
+// Requires: as Plan::FromOrder
+TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts,
+                        const PlanOptions& options, uint64_t epoch);
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_GRAPH_TIMED_PLAN_H_

@@ -1,0 +1,40 @@
+// lmdbio/sync/schedule/transfer_log.h - what transfers of each size took lately.
+//
+// A trial is short: its calls may fit into the bucket of a network that limits the rate. So the
+// times of transfers in a training replace those of the trial.
+//
+// Source: docs/caramel.md "Transfer model".
+#ifndef LMDBIO_SYNC_SCHEDULE_TRANSFER_LOG_H_
+#define LMDBIO_SYNC_SCHEDULE_TRANSFER_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "lmdbio/sync/schedule/transfer_model.h"
+
+namespace lmdbio::sync {
+
+// Pure: no clock.
+// Threads: one at a time.
+class TransferLog {
+ public:
+  static constexpr size_t kKeptTimes = 16;  // of one size
+  static constexpr size_t kTimesMin = 3;    // fewer of a size say nothing
+  static constexpr size_t kKeptSizes = 256;
+
+  void Add(const TransferSample& sample);
+  void Clear() { times_.clear(); }
+
+  // The median of each size with enough times, by size; and those samples of `trial` whose size is
+  // not within a factor of two of one of them.
+  std::vector<TransferSample> Merge(const std::vector<TransferSample>& trial) const;
+
+ private:
+  std::map<uint64_t, std::deque<int64_t>> times_;  // by bytes; the last is the latest
+};
+
+}  // namespace lmdbio::sync
+#endif  // LMDBIO_SYNC_SCHEDULE_TRANSFER_LOG_H_

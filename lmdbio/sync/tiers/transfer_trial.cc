@@ -1,0 +1,98 @@
+#include "lmdbio/sync/tiers/transfer_trial.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lmdbio/base/kept_memory.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr uint64_t kBytesMax = kTransferTrialBytes.back();
+constexpr uint64_t kTrialDigest = 0x5472'6961'6C73;
+
+// Ranks that make different calls have a defect, or another version.
+Status CheckDone(const CallOutcome& outcome) {
+  if (outcome == CallOutcome::kDone) return {};
+  return Fail(ErrorCode::kInternal, "the ranks made different calls in the trial of transfers");
+}
+
+class TransferTrial {
+ public:
+  TransferTrial(Collectives& collectives, nanoseconds time, const TransferClock& clock)
+      : collectives_(collectives), time_(time), clock_(clock), began_(clock()) {
+    if (collectives.registered().size() >= kBytesMax) {
+      memory_ = collectives.registered().data();
+      return;
+    }
+    own_memory_ = std::make_unique<std::byte[]>(kBytesMax);
+    memory_ = own_memory_.get();
+  }
+  // A call that has failed may still write.
+  ~TransferTrial() {
+    if (collectives_.writes_after_failure()) KeepForever(std::move(own_memory_));
+  }
+  TransferTrial(const TransferTrial&) = delete;
+  TransferTrial& operator=(const TransferTrial&) = delete;
+
+  // The time of a call of so many bytes; -1: rank 0 has no time for it.
+  Result<int64_t> Measure(uint64_t bytes) {
+    // Larger calls take longer, but not by more than their size.
+    const nanoseconds expected = kTransferTrialCalls * last_ * static_cast<int64_t>(growth_);
+    const bool has_time = last_.count() == 0 || clock_() - began_ + expected <= time_;
+    LMDBIO_TRY(const bool goes_on, Share(has_time));
+    if (!goes_on) return -1;
+    nanoseconds least = nanoseconds::max();
+    for (int call = 0; call < kTransferTrialCalls; ++call) {
+      const nanoseconds begin = clock_();
+      LMDBIO_TRY(const CallOutcome outcome,
+                 collectives_.AllReduce({.digest = kTrialDigest + bytes},
+                                        {memory_, bytes / sizeof(float), DataType::kFloat32},
+                                        ReduceOp::kSum));
+      LMDBIO_TRY_VOID(CheckDone(outcome));
+      least = std::min(least, clock_() - begin);
+    }
+    last_ = least;
+    return Share(least.count());
+  }
+
+ private:
+  // The value of rank 0, on all ranks.
+  template <typename T>
+  Result<T> Share(T value) {
+    LMDBIO_TRY(const CallOutcome outcome,
+               collectives_.Broadcast({.digest = kTrialDigest},
+                                      std::as_writable_bytes(std::span(&value, 1)), 0));
+    LMDBIO_TRY_VOID(CheckDone(outcome));
+    return value;
+  }
+
+  static constexpr uint64_t growth_ = kTransferTrialBytes[1] / kTransferTrialBytes[0];
+  Collectives& collectives_;
+  const nanoseconds time_;
+  const TransferClock& clock_;
+  const nanoseconds began_;
+  std::unique_ptr<std::byte[]> own_memory_;
+  std::byte* memory_ = nullptr;
+  nanoseconds last_{0};  // of a call of the size before
+};
+
+}  // namespace
+
+Result<std::vector<TransferSample>> TryTransfers(Collectives& collectives, nanoseconds time,
+                                                 const TransferClock& clock) {
+  std::vector<TransferSample> samples;
+  if (collectives.size() == 1) return samples;
+  TransferTrial trial(collectives, time, clock);
+  for (const uint64_t bytes : kTransferTrialBytes) {
+    LMDBIO_TRY(const int64_t ns, trial.Measure(bytes));
+    if (ns < 0) break;
+    samples.push_back({bytes, ns});
+  }
+  return samples;
+}
+
+}  // namespace lmdbio::sync

@@ -1,0 +1,48 @@
+// Goal: the usual times of real transfers replace those of the trial, and those only.
+#include "lmdbio/sync/schedule/transfer_log.h"
+
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Samples = std::vector<TransferSample>;
+
+void AddAll(TransferLog& log, uint64_t bytes, const std::vector<int64_t>& times) {
+  for (const int64_t ns : times) log.Add({bytes, ns});
+}
+
+TEST_CASE("The median of a size counts, and replaces the trial near that size", "[transfer_log]") {
+  TransferLog log;
+  const Samples trial = {{1024, 10}, {4096, 20}, {8192, 25}, {16384, 40}, {65536, 160}};
+  CHECK(log.Merge(trial) == trial);
+  AddAll(log, 8192, {900, 70, 80});
+  AddAll(log, 100'000, {500, 500});  // too few
+  CHECK(log.Merge(trial) == Samples{{1024, 10}, {8192, 80}, {65536, 160}});
+  AddAll(log, 100'000, {700});
+  CHECK(log.Merge(trial) == Samples{{1024, 10}, {8192, 80}, {100'000, 500}});
+  log.Clear();
+  CHECK(log.Merge(trial) == trial);
+}
+
+TEST_CASE("The latest times of a size count", "[transfer_log]") {
+  TransferLog log;
+  AddAll(log, 64, std::vector<int64_t>(100, 1));
+  AddAll(log, 64, std::vector<int64_t>(TransferLog::kKeptTimes / 2 + 1, 9));
+  CHECK(log.Merge({}) == Samples{{64, 9}});
+}
+
+TEST_CASE("Of too many sizes the first ones are kept", "[transfer_log]") {
+  TransferLog log;
+  for (uint64_t bytes = 1; bytes <= TransferLog::kKeptSizes + 10; ++bytes) {
+    AddAll(log, bytes, {1, 1, 1});
+  }
+  CHECK(log.Merge({}).size() == TransferLog::kKeptSizes);
+  AddAll(log, 1, std::vector<int64_t>(TransferLog::kKeptTimes, 5));
+  CHECK(log.Merge({}).front() == TransferSample{1, 5});
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
