@@ -41,25 +41,42 @@ class TransferTrial {
   // The time of a call of so many bytes; -1: rank 0 has no time for it.
   Result<int64_t> Measure(uint64_t bytes) {
     // Larger calls take longer, but not by more than their size.
-    const nanoseconds expected = kTransferTrialCalls * last_ * static_cast<int64_t>(growth_);
+    const nanoseconds expected = last_ * static_cast<int64_t>(kTransferTrialCallsMin * growth_);
     const bool has_time = last_.count() == 0 || clock_() - began_ + expected <= time_;
     LMDBIO_TRY(const bool goes_on, Share(has_time));
     if (!goes_on) return -1;
-    nanoseconds least = nanoseconds::max();
-    for (int call = 0; call < kTransferTrialCalls; ++call) {
-      const nanoseconds begin = clock_();
-      LMDBIO_TRY(const CallOutcome outcome,
-                 collectives_.AllReduce({.digest = kTrialDigest + bytes},
-                                        {memory_, bytes / sizeof(float), DataType::kFloat32},
-                                        ReduceOp::kSum));
-      LMDBIO_TRY_VOID(CheckDone(outcome));
-      least = std::min(least, clock_() - begin);
+    std::vector<nanoseconds> times;
+    const nanoseconds began = clock_();
+    // The first calls may be quick, and the later ones not. So the number doubles step by step.
+    for (size_t count = kTransferTrialCallsMin; count <= kTransferTrialCallsMax; count *= 2) {
+      while (times.size() < count) LMDBIO_TRY_VOID(Call(bytes, times));
+      LMDBIO_TRY(const bool is_enough, Share(clock_() - began >= kTransferTrialSizeTime));
+      if (is_enough) break;
     }
-    last_ = least;
-    return Share(least.count());
+    last_ = MedianOfLastHalf(times);
+    return Share(last_.count());
   }
 
  private:
+  Status Call(uint64_t bytes, std::vector<nanoseconds>& times) {
+    const nanoseconds begin = clock_();
+    LMDBIO_TRY(const CallOutcome outcome,
+               collectives_.AllReduce({.digest = kTrialDigest + bytes},
+                                      {memory_, bytes / sizeof(float), DataType::kFloat32},
+                                      ReduceOp::kSum));
+    LMDBIO_TRY_VOID(CheckDone(outcome));
+    times.push_back(clock_() - begin);
+    return {};
+  }
+
+  // Of two, the quicker: other work only makes a call slower.
+  static nanoseconds MedianOfLastHalf(std::vector<nanoseconds>& times) {
+    const auto half = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+    const auto middle = half + (times.end() - half - 1) / 2;
+    std::nth_element(half, middle, times.end());
+    return *middle;
+  }
+
   // The value of rank 0, on all ranks.
   template <typename T>
   Result<T> Share(T value) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -20,8 +21,13 @@ namespace lmdbio::sync {
 // The sizes of the measured calls. The smallest is always measured.
 constexpr std::array<uint64_t, 8> kTransferTrialBytes = {1 << 10,   4 << 10, 16 << 10, 64 << 10,
                                                          256 << 10, 1 << 20, 4 << 20,  16 << 20};
-// Calls of each size, of which the fastest counts.
-constexpr int kTransferTrialCalls = 4;
+// Calls of each size are made for so long, about, one behind the other; these are the least number
+// and the most.
+// The median of the last half counts: the first ones may fit into the bucket of a network that
+// limits the rate.
+constexpr std::chrono::milliseconds kTransferTrialSizeTime{20};
+constexpr size_t kTransferTrialCallsMin = 4;
+constexpr size_t kTransferTrialCallsMax = 64;
 
 // The time since some moment.
 using TransferClock = std::function<std::chrono::nanoseconds()>;
