@@ -73,7 +73,8 @@ TransferSchedule BestSchedule(const std::vector<TimedTensor>& timed, const Trans
   for (const int64_t share : {int64_t{25}, int64_t{6}}) {
     unit_options.slice_bytes = std::max<uint64_t>(model.BytesWithin(predicted_ns / share), 1);
     TransferSchedule other = ScheduleOf(timed, model, unit_options, options.order);
-    if (100 * other.iteration_ns < 99 * best.iteration_ns) best = std::move(other);
+    const int64_t gain_min_ns = best.iteration_ns / 100;
+    if (other.iteration_ns < best.iteration_ns - gain_min_ns) best = std::move(other);
   }
   return best;
 }
