@@ -22,7 +22,7 @@ using test::Good;
 
 constexpr int64_t kCallNs = 100'000;  // of a call, besides a nanosecond for each byte
 constexpr int64_t kByteNs = 20;       // the rate of the network
-constexpr int64_t kBucketBytes = 256 << 10;
+constexpr int64_t kBucketBytes = 448 << 10;
 
 // A network that limits the rate by a bucket: what fits into it passes at once. Every fifth call is
 // disturbed. The clock is that of its rank.
