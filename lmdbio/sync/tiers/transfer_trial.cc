@@ -41,7 +41,7 @@ class TransferTrial {
   // The time of a call of so many bytes; -1: rank 0 has no time for it.
   Result<int64_t> Measure(uint64_t bytes) {
     // Larger calls take longer, but not by more than their size.
-    const nanoseconds expected = last_ * static_cast<int64_t>(kTransferTrialCallsMin * growth_);
+    const nanoseconds expected = last_ * static_cast<int64_t>(kTransferTrialCallsMin * kGrowth);
     const bool has_time = last_.count() == 0 || clock_() - began_ + expected <= time_;
     LMDBIO_TRY(const bool goes_on, Share(has_time));
     if (!goes_on) return -1;
@@ -87,7 +87,7 @@ class TransferTrial {
     return value;
   }
 
-  static constexpr uint64_t growth_ = kTransferTrialBytes[1] / kTransferTrialBytes[0];
+  static constexpr uint64_t kGrowth = kTransferTrialBytes[1] / kTransferTrialBytes[0];
   Collectives& collectives_;
   const nanoseconds time_;
   const TransferClock& clock_;
