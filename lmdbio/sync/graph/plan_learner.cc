@@ -90,7 +90,6 @@ void PlanLearner::Forget() {
   previous_.clear();
   proposal_.clear();
   is_proposal_taken_ = false;
-  EndTiming();
   // Dropping submissions is safe: a tensor of a later proposal was executed twice after this call,
   // so its second submission came after this call too.
   names_.clear();
@@ -215,6 +214,7 @@ void PlanLearner::BeginTiming() {
   for (const std::string& name : not_submitted) timing_->SkipNext(name);
 }
 
+// Called after Forget, too, because then there is no iteration before.
 void PlanLearner::EndTiming() {
   timing_.reset();
   repeated_count_ = 0;

@@ -79,6 +79,30 @@ TEST_CASE("A plan by time is proposed when the times of five iterations are know
   REQUIRE_FALSE(learner.TakeProposal(2, {}));
 }
 
+// The first tensor of an iteration is done before the others are submitted. Their next submissions
+// are of the same iteration, from which no times are taken yet.
+TEST_CASE("Times begin with a whole iteration", "[timed_learner]") {
+  PlanLearner learner(Timed());
+  int64_t now_ns = 0;
+  std::optional<Request> proposal;
+  for (int i = 0; i < 20 && !proposal; ++i) {
+    for (const char* const name : {"c", "b", "a"}) {
+      now_ns += 10;
+      learner.OnSubmit(name, now_ns);
+      Response response;
+      response.tensors.push_back(TensorOf(name, 10));
+      learner.OnDone({response});
+      if (!proposal) proposal = learner.TakeProposal(1, kSamples);
+    }
+    for (const char* const name : {"a", "b", "c"}) learner.OnWaited(name, now_ns += 5);
+  }
+  REQUIRE(proposal);
+  const auto read = ReadProposal(proposal->extra);
+  REQUIRE(read);
+  CHECK(read->times == std::vector<TensorTimes>{{0, 35}, {10, 30}, {20, 25}});
+  CHECK(read->length_ns == 45);
+}
+
 TEST_CASE("A plan in the order of arrival needs no times", "[timed_learner]") {
   PlanLearner learner({});
   TimedProgram program(learner);
