@@ -304,7 +304,9 @@ void Engine::AdvanceAgreement(const std::vector<Response>& responses) {
   }
   agreement_.OnDone(responses);
   std::vector<TransferSample> samples;
-  if (parts_.plan_times != nullptr) samples = parts_.plan_times->Samples();
+  if (parts_.plan_times != nullptr && agreement_.needs_samples()) {
+    samples = parts_.plan_times->Samples();
+  }
   if (auto proposal = agreement_.TakeProposal(std::move(samples))) {
     parts_.coordinator.Submit(std::move(*proposal));
   }

@@ -66,6 +66,8 @@ class PlanAgreement {
   // All ranks have executed these responses: as PlanLearner::OnDone. After OnAgreed, if the
   // proposal is among them.
   void OnDone(const std::vector<Response>& responses);
+  // Whether TakeProposal may need samples.
+  bool needs_samples() const { return learner_ && learner_->has_proposal(); }
   // The next proposal, if one is due after the last OnDone.
   // samples  as PlanLearner::TakeProposal
   std::optional<Request> TakeProposal(std::vector<TransferSample> samples);

@@ -101,7 +101,7 @@ void PlanLearner::Forget() {
 
 std::optional<Request> PlanLearner::TakeProposal(uint64_t epoch,
                                                  std::vector<TransferSample> samples) {
-  if (proposal_.empty() || is_proposal_taken_) return std::nullopt;
+  if (!has_proposal()) return std::nullopt;
   is_proposal_taken_ = true;
   PlanProposal proposal;
   proposal.epoch = epoch;

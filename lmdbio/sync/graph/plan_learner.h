@@ -57,6 +57,8 @@ class PlanLearner {
   // Collective: every rank calls it after the same response
   void Forget();
 
+  // Whether TakeProposal returns one.
+  bool has_proposal() const { return !proposal_.empty() && !is_proposal_taken_; }
   // The request to adopt a plan, once until Forget, after an iteration was learned. All ranks get
   // it after the same responses.
   // epoch    of the new plan
