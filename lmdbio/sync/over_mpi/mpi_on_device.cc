@@ -5,27 +5,10 @@
 #include <optional>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/sync/over_mpi/mpi_reduce_ops.h"
 
 namespace lmdbio::sync {
 namespace {
-
-// None: MPI has no such type.
-std::optional<MPI_Datatype> TypeOnDevice(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return MPI_FLOAT;
-    case DataType::kFloat64:
-      return MPI_DOUBLE;
-    case DataType::kInt32:
-      return MPI_INT32_T;
-    case DataType::kInt64:
-      return MPI_INT64_T;
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-      break;
-  }
-  return std::nullopt;
-}
 
 // None: that of MPI may give another result. MPI does not say which of a number and a NaN is less.
 std::optional<MPI_Op> OpOnDevice(DataType type, ReduceOp op) {
@@ -56,7 +39,7 @@ class OnDevice final : public BlockingLibrary {
   OnDevice& operator=(const OnDevice&) = delete;
 
   bool Reduces(DataType type, ReduceOp op) const override {
-    return TypeOnDevice(type) && OpOnDevice(type, op);
+    return OwnMpiType(type) && OpOnDevice(type, op);
   }
 
   Status AllReduce(const DeviceArray& values, ReduceOp op) override {
@@ -67,7 +50,7 @@ class OnDevice final : public BlockingLibrary {
       const auto count = static_cast<int>(std::min(piece_count, values.count - at));
       LMDBIO_TRY_VOID(ranks::MpiStatus(
           MPI_Allreduce(MPI_IN_PLACE, PointerTo(values.begin + at * element_bytes), count,
-                        *TypeOnDevice(values.type), *OpOnDevice(values.type, op), communicator_),
+                        *OwnMpiType(values.type), *OpOnDevice(values.type, op), communicator_),
           "MPI_Allreduce"));
     }
     return {};

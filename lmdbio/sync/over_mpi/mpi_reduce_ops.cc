@@ -68,7 +68,7 @@ MpiReduceOps::~MpiReduceOps() {
   if (half_ != MPI_DATATYPE_NULL) MPI_Type_free(&half_);
 }
 
-MPI_Datatype MpiReduceOps::TypeOf(DataType type) const {
+std::optional<MPI_Datatype> OwnMpiType(DataType type) {
   switch (type) {
     case DataType::kFloat32:
       return MPI_FLOAT;
@@ -82,8 +82,10 @@ MPI_Datatype MpiReduceOps::TypeOf(DataType type) const {
     case DataType::kBFloat16:
       break;
   }
-  return half_;
+  return std::nullopt;
 }
+
+MPI_Datatype MpiReduceOps::TypeOf(DataType type) const { return OwnMpiType(type).value_or(half_); }
 
 MPI_Op MpiReduceOps::OpOf(DataType type, ReduceOp op) const {
   const MPI_Op own = own_ops_[IndexOf(type)][IndexOf(op)];

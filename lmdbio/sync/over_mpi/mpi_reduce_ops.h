@@ -3,6 +3,7 @@
 #define LMDBIO_SYNC_OVER_MPI_MPI_REDUCE_OPS_H_
 
 #include <array>
+#include <optional>
 
 #include <mpi.h>
 
@@ -10,6 +11,9 @@
 #include "lmdbio/sync/reduce/data_type.h"
 
 namespace lmdbio::sync {
+
+// None: MPI has no such type.
+std::optional<MPI_Datatype> OwnMpiType(DataType type);
 
 // MPI's own operations are used for integers, and for sums and products of float32 and float64. The
 // others are user-defined operations that call sync/reduce: all operations on float16 and bfloat16,
