@@ -6,6 +6,9 @@
 #ifndef LMDBIO_BENCH_BENCH_SUPPORT_H_
 #define LMDBIO_BENCH_BENCH_SUPPORT_H_
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -51,6 +54,20 @@ uint64_t SumWords(Bytes value);
 // Passes over all records of the database at `path` with liblmdb's cursor in a new environment
 // without locks, as a training job opens it. Returns the sum of SumWords over all values.
 uint64_t ScanWithLmdb(const std::string& path);
+
+// The median time of calls of `way`, in milliseconds. Requires: repetitions > 0
+template <typename Way>
+double MedianMs(int repetitions, Way way) {
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    benchmark::DoNotOptimize(way());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    times.push_back(took.count());
+  }
+  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
+  return times[static_cast<size_t>(repetitions / 2)];
+}
 
 // Drops the pages of the file from the page cache. Returns the share that stayed cached.
 double EvictFromCache(const std::string& data_path);

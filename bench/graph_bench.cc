@@ -5,8 +5,6 @@
 // of the graph, which also touches every node and edge once. The figures of dissertation 6.4.2,
 // table 6.1, are printed beside. They are from another machine, and its graphs are those of
 // TensorFlow, which has more nodes for a layer.
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -62,19 +60,6 @@ constexpr double kMaddsPerSecond = 7.85e12;
 
 double TrainingMs(const LayerNetwork& network) {
   return 1e3 * 3 * network.madds * kTrainingImages / (kTrainingRanks * kMaddsPerSecond);
-}
-
-template <typename Way>
-double MedianMs(int repetitions, Way way) {
-  std::vector<double> times;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    benchmark::DoNotOptimize(way());
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count());
-  }
-  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
-  return times[static_cast<size_t>(repetitions / 2)];
 }
 
 // The slope of log y over log x, which is the power with which the time grows. Least squares over

@@ -4,7 +4,6 @@
 // State: times in memory, without storage. The baseline is the way of a plan that knows no times:
 // whole tensors in the order in which they are ready.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -40,19 +39,6 @@ std::vector<sync::TimedTensor> TimesOf(const LayerNetwork& network) {
   }
   std::reverse(tensors.begin(), tensors.end());
   return tensors;
-}
-
-template <typename Way>
-double MedianMs(int repetitions, Way way) {
-  std::vector<double> times;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    benchmark::DoNotOptimize(way());
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count());
-  }
-  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
-  return times[static_cast<size_t>(repetitions / 2)];
 }
 
 struct Planned {
