@@ -82,9 +82,11 @@ def _without_frames(errors):
 def start(ranks, *words):
     """Starts a job and does not wait for it. Without ranks it is one process without mpirun,
     because mpirun takes a second to end a failed job. Such a process would start a daemon of Open
-    MPI 4, which takes as long as the process itself, for ranks that it might spawn. Open MPI 5
-    would leave a file in /dev/shm after it, if it had a transport to others."""
-    alone = {"OMPI_MCA_btl": "self", "OMPI_MCA_ess_singleton_isolated": "1"}
+    MPI 4, which takes as long as the process itself, for ranks that it might spawn. All processes
+    without that daemon have one session folder, and one that starts fails while another one removes
+    it. Open MPI 5 would leave a file in /dev/shm after it, if it had a transport to others."""
+    alone = {"OMPI_MCA_btl": "self", "OMPI_MCA_ess_singleton_isolated": "1",
+             "OMPI_MCA_orte_create_session_dirs": "0"}
     launcher, more = ([*MPIEXEC, str(ranks)], {}) if ranks else ([], alone)
     return subprocess.Popen([*launcher, BENCH, *map(str, words)], text=True, errors="replace",
                             env=environment(**more), stdin=subprocess.DEVNULL,
