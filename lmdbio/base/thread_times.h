@@ -1,5 +1,5 @@
-// lmdbio/base/thread_times.h - the time slices of a thread, its processor time, and its waits for a
-// core.
+// lmdbio/base/thread_times.h - the time slices of a thread, its processor time, its waits for a
+// core, and its pauses between two looks at something.
 //
 // A thread with short slices gets no more processor time, but gets it sooner. A thread that works
 // for a few microseconds after each wake-up does not wait for the long slices of computing threads
@@ -32,6 +32,33 @@ std::optional<std::chrono::nanoseconds> ThreadSlice();
 // nothing if the kernel has no slices for single threads (before Linux 6.12), if it forbids the
 // call, or if the thread has a realtime policy.
 void ShortenThreadSlices();
+
+// The pauses of a thread that looks until something is done, as work on a GPU. It looks for
+// kLookTime, and then sleeps for an eighth of its time so far between two looks. So it notices the
+// end soon, and needs little of a core if that takes long.
+//
+// The kernel lets a sleep end later by the timer slack of its thread, 50 us by default. Once a
+// thread has slept here, it has the least slack until this object ends. See prctl(2).
+//
+// Threads: the one that made it
+class LookPauses {
+ public:
+  static constexpr auto kLookTime = std::chrono::microseconds(50);
+  static constexpr auto kPauseMin = std::chrono::microseconds(5);
+  static constexpr auto kPauseMax = std::chrono::microseconds(50);
+
+  LookPauses() = default;
+  ~LookPauses();
+  LookPauses(const LookPauses&) = delete;
+  LookPauses& operator=(const LookPauses&) = delete;
+
+  // After a look that found nothing: another thread may run, or this one sleeps.
+  void Pause();
+
+ private:
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::optional<int> slack_before_;  // nanoseconds; once it was changed
+};
 
 // Totals since the thread began, in nanoseconds.
 struct ThreadUsage {

@@ -1,12 +1,12 @@
 #include "lmdbio/feed/device_feed.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/base/thread_times.h"
 
 namespace lmdbio::feed {
 namespace {
@@ -17,9 +17,6 @@ using device::DriverTable;
 using load::BatchStep;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-
-// Between two looks at the work of the program, and at the copies.
-constexpr auto kLookPause = std::chrono::microseconds(50);
 
 // The longest sleep in the loader while batches are held, which may keep the next one from coming.
 constexpr auto kHoldingLimit = milliseconds(1);
@@ -120,6 +117,7 @@ Result<DeviceFeed::Begun> DeviceFeed::BeginWithin(milliseconds limit) {
   const Clock::time_point give_up = start + limit;
   Clock::time_point now = start;
   Result<Begun> begun = Begun::kNoBatch;
+  LookPauses pauses;
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(give_up - now);
     begun = Begin(copier_->HoldsBatches() ? std::min(left, kHoldingLimit)
@@ -128,7 +126,7 @@ Result<DeviceFeed::Begun> DeviceFeed::BeginWithin(milliseconds limit) {
     const Clock::time_point looked = Clock::now();
     if (!begun || *begun == Begun::kCopy || *begun == Begun::kEnd || looked >= give_up) break;
     if (!has_memory) {
-      std::this_thread::sleep_for(kLookPause);
+      pauses.Pause();
       counters_.buffer_wait_s += SecondsBetween(looked, Clock::now());
     }
     now = Clock::now();

@@ -1,10 +1,13 @@
 // Goal: a thread can request short slices. Its other attributes and other threads do not change.
+// Its sleeps end in time while it looks for something, and are as before later.
 
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <thread>
 
 #include "lmdbio/base/thread_times.h"
@@ -49,6 +52,21 @@ TEST_CASE("Short slices keep niceness and batch policy of a thread", "[thread_sl
     CHECK(NiceOfThisThread() == nice);
     CHECK(::sched_getscheduler(0) == SCHED_BATCH);
   }).join();
+}
+
+TEST_CASE("Sleeps between two looks have no slack, and later ones have it again", "[look_pauses]") {
+  REQUIRE(::prctl(PR_SET_TIMERSLACK, 60'000UL) == 0);
+  {
+    const auto began = std::chrono::steady_clock::now();
+    LookPauses pauses;
+    CHECK(::prctl(PR_GET_TIMERSLACK) == 60'000);  // it has not slept yet
+    while (std::chrono::steady_clock::now() - began < 2 * LookPauses::kLookTime) pauses.Pause();
+    CHECK(::prctl(PR_GET_TIMERSLACK) == 1);
+    LookPauses others;
+    while (std::chrono::steady_clock::now() - began < 4 * LookPauses::kLookTime) others.Pause();
+  }
+  CHECK(::prctl(PR_GET_TIMERSLACK) == 60'000);
+  ::prctl(PR_SET_TIMERSLACK, 0UL);  // that of the process
 }
 
 }  // namespace

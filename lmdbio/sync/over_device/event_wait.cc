@@ -1,7 +1,6 @@
 #include "lmdbio/sync/over_device/event_wait.h"
 
-#include <thread>
-
+#include "lmdbio/base/thread_times.h"
 #include "lmdbio/ranks/health/health.h"
 
 namespace lmdbio::sync {
@@ -11,8 +10,8 @@ using Clock = std::chrono::steady_clock;
 Result<bool> LookUntil(const std::function<Result<bool>()>& is_done,
                        std::chrono::steady_clock::time_point until,
                        const std::function<Status()>& check) {
-  const Clock::time_point began = Clock::now();
-  Clock::time_point checked = began;
+  Clock::time_point checked = Clock::now();
+  LookPauses pauses;
   while (true) {
     LMDBIO_TRY(const bool is_over, is_done());
     if (is_over) return true;
@@ -22,7 +21,7 @@ Result<bool> LookUntil(const std::function<Result<bool>()>& is_done,
       checked = now;
       LMDBIO_TRY_VOID(check());
     }
-    if (now - began >= kLookTime) std::this_thread::sleep_for(kLookPause);
+    pauses.Pause();
   }
 }
 

@@ -1,7 +1,7 @@
 // lmdbio/sync/over_device/event_wait.h - how a thread of the host waits for an event.
 //
 // A call of the driver that waits would hold locks of the driver, and could not end when a rank
-// fails. So the thread looks at the event, and sleeps between two looks.
+// fails. So the thread looks at the event, with LookPauses in between.
 #ifndef LMDBIO_SYNC_OVER_DEVICE_EVENT_WAIT_H_
 #define LMDBIO_SYNC_OVER_DEVICE_EVENT_WAIT_H_
 
@@ -12,10 +12,6 @@
 #include "lmdbio/device/device_event.h"
 
 namespace lmdbio::sync {
-
-// A thread looks without a sleep for so long, and then sleeps so long between two looks.
-constexpr auto kLookTime = std::chrono::microseconds(20);
-constexpr auto kLookPause = std::chrono::microseconds(50);
 
 // Looks until `is_done` returns true or an error.
 // until  the time after which it gives up; the first look is made in any case
