@@ -27,8 +27,9 @@ using device::PrimaryContext;
 // A GPU and its numbers are little-endian, as pieces of words are taken.
 static_assert(std::endian::native == std::endian::little);
 
-// Some of these kernels have more than 32 registers, so that fewer than 2,048 threads fit.
-constexpr uint32_t kReduceTurns = 8;
+// Some kernels that reduce have more than 32 registers, so that fewer than 2,048 threads fit. And a
+// block that packs many small tensors takes longer than others for as many bytes.
+constexpr uint32_t kTurns = 8;
 
 constexpr std::string_view kNames[] = {
 #define LMDBIO_NAME_OF(NAME, TABLE, BODY) #NAME,
@@ -148,8 +149,8 @@ Status DeviceKernels::Launch(DeviceStream& stream, const ReduceWork& work) const
   const uint64_t elements = (table.size_bytes - in_words) / sync::ElementBytes(work.type);
   const uint64_t threads = std::max(table.words, elements);
   const uint64_t blocks = (threads + kBlockThreads - 1) / kBlockThreads;
-  return stream.Launch(FunctionOf(name),
-                       ShapeOf(blocks, multiprocessors_, work.blocks_max, kReduceTurns), &table);
+  return stream.Launch(FunctionOf(name), ShapeOf(blocks, multiprocessors_, work.blocks_max, kTurns),
+                       &table);
 }
 
 Status DeviceKernels::Launch(DeviceStream& stream, const PackWork& work) const {
@@ -167,7 +168,7 @@ Status DeviceKernels::Launch(DeviceStream& stream, const PackWork& work) const {
     const uint64_t before = first == 0 ? 0 : parts[first - 1].end;
     for (PackPart& part : chosen) part.end -= before;
     const uint64_t units = (chosen.back().end + kBlockBytes - 1) / kBlockBytes;
-    const device::LaunchShape shape = ShapeOf(units, multiprocessors_, work.blocks_max);
+    const device::LaunchShape shape = ShapeOf(units, multiprocessors_, work.blocks_max, kTurns);
     FillPackTable(chosen, shape.blocks, table);
     LMDBIO_TRY_VOID(stream.Launch(function, shape, &table));
   }
@@ -175,12 +176,13 @@ Status DeviceKernels::Launch(DeviceStream& stream, const PackWork& work) const {
 }
 
 Status DeviceKernels::Launch(DeviceStream& stream, const GatherWork& work) const {
-  constexpr uint64_t kTeams = kBlockThreads / kGatherTeamThreads;
+  constexpr uint64_t kTeams = kGatherBlockThreads / kGatherTeamThreads;
   LMDBIO_TRY(const GatherTable table, PlanGather(work));
   if (table.piece_count == 0) return {};
   const uint64_t blocks = (table.piece_count + kTeams - 1) / kTeams;
   return stream.Launch(FunctionOf("lmdbio_gather"),
-                       ShapeOf(blocks, multiprocessors_, work.blocks_max), &table);
+                       ShapeOf(blocks, multiprocessors_, work.blocks_max, 1, kGatherBlockThreads),
+                       &table);
 }
 
 }  // namespace lmdbio::kernels

@@ -21,12 +21,12 @@ Status CheckType(sync::DataType type) {
 }  // namespace
 
 device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max,
-                            uint32_t turns) {
-  uint64_t blocks = uint64_t{kThreadsAtOnce / kBlockThreads} * turns *
+                            uint32_t turns, uint32_t threads) {
+  uint64_t blocks = uint64_t{kThreadsAtOnce / threads} * turns *
                     static_cast<uint64_t>(std::max(multiprocessors, 1));
   if (blocks_max != 0) blocks = std::min<uint64_t>(blocks, blocks_max);
   blocks = std::clamp<uint64_t>(units, 1, blocks);
-  return {.blocks = static_cast<uint32_t>(blocks), .threads = kBlockThreads};
+  return {.blocks = static_cast<uint32_t>(blocks), .threads = threads};
 }
 
 Result<KernelScale> PlanScale(sync::DataType type, double scale) {

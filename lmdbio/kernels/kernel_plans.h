@@ -21,13 +21,14 @@
 
 namespace lmdbio::kernels {
 
-// Blocks of kBlockThreads threads: no more than `units` of work need, than fit on the device in
-// `turns`, and than `blocks_max` allows.
-// units  [> 0] that a block takes one at a time
-// turns  [> 0] more than one: a block that ends early makes room for others, so no multiprocessor
-//        waits long for the last ones, also if fewer blocks than usual fit at once
+// Blocks: no more than `units` of work need, than fit on the device in `turns`, and than
+// `blocks_max` allows.
+// units    [> 0] that a block takes one at a time
+// turns    [> 0] more than one: a block that ends early makes room for others, so no multiprocessor
+//          waits long for the last ones, also if fewer blocks than usual fit at once
+// threads  [> 0] of a block
 device::LaunchShape ShapeOf(uint64_t units, int multiprocessors, uint32_t blocks_max,
-                            uint32_t turns = 1);
+                            uint32_t turns = 1, uint32_t threads = kBlockThreads);
 
 // A scale for kernels of one type.
 // Errors: kInvalidArgument  the type is unknown, or the scale of integers is not finite

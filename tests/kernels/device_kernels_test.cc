@@ -395,6 +395,8 @@ TEST_CASE("A launch takes no more blocks than it is given", "[device_kernels]") 
   CHECK(ShapeOf(1000, 132, 0, 8).blocks == 1000);
   CHECK(ShapeOf(10000, 132, 16, 8).blocks == 16);
   CHECK(ShapeOf(1000, 132, 0).threads == kBlockThreads);
+  CHECK(ShapeOf(10000, 132, 0, 1, 128).blocks == 4 * 528);
+  CHECK(ShapeOf(10000, 132, 0, 1, 128).threads == 128);
 }
 
 }  // namespace
