@@ -160,8 +160,14 @@ Status PlayReadOnly(const ProbePart& part) {
   LMDBIO_TRY(const HostMap map, HostMap::Make(4096, PROT_READ, MAP_SHARED, program.get()));
   PinTimes times;
   const Status status = PinOnce(part, map.bytes(), times);
-  if (status) part.SayYes(kReadOnly);
-  if (!status) part.SayError(kReadOnly, status.error());
+  if (status) {
+    part.SayYes(kReadOnly);
+  } else if (status.error().code() == ErrorCode::kInvalidArgument) {
+    // Drivers call it an invalid argument, which is an answer here.
+    part.SayError(kReadOnly, Error(ErrorCode::kUnsupported, status.error().message()));
+  } else {
+    part.SayError(kReadOnly, status.error());
+  }
   return {};
 }
 

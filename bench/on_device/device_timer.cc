@@ -12,7 +12,6 @@ using device::DeviceEventKind;
 using device::DeviceStream;
 
 constexpr double kDoneSecondsMax = 20;
-constexpr int kRepeatsMax = 256;
 constexpr double kLeastSeconds = 1e-9;  // of events that have the same time
 
 }  // namespace

@@ -16,6 +16,9 @@ namespace lmdbio::figures {
 // Enqueues work on a stream, and returns.
 using Enqueue = std::function<Status()>;
 
+// How often work is enqueued in a row, at most.
+inline constexpr int kRepeatsMax = 256;
+
 // Waits until the stream is done, but not for ever.
 // Errors: kInternal  it is not done in 20 s; and as DeviceStream::IsDone
 Status AwaitDone(const device::DeviceStream& stream);
@@ -31,8 +34,8 @@ class DeviceTimer {
   // Seconds on the device that the work takes once, if it is enqueued `repeats` times.
   // Errors: as `enqueue`, AwaitDone
   Result<double> Time(const Enqueue& enqueue, int repeats);
-  // How often the work has to be enqueued so that it takes `seconds`: 1 to 256. Enqueues it, so
-  // that memory is touched and clocks rise.
+  // How often the work has to be enqueued so that it takes `seconds`: 1 to kRepeatsMax. Enqueues
+  // it, so that memory is touched and clocks rise.
   // Errors: as Time
   Result<int> RepeatsFor(const Enqueue& enqueue, double seconds);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,7 +24,10 @@
 #include "bench/on_device/feed_files.h"
 #include "bench/on_device/figure_parts.h"
 #include "bench/on_device/roofs.h"
+#include "lmdbio/base/align.h"
 #include "lmdbio/feed/device_feed.h"
+#include "lmdbio/kernels/device_kernels.h"
+#include "lmdbio/kernels/kernel_plans.h"
 #include "lmdbio/load/loader/loader.h"
 #include "lmdbio/ranks/group/group.h"
 
@@ -43,6 +47,9 @@ struct FeedCase {
 };
 constexpr FeedCase kCases[] = {{"196 KB", 196700, 64, 0.95}, {"3 KB", 3080, 2048, 0.85}};
 
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPageHeaderBytes = 16;
+
 constexpr uint64_t kBatchesInEpoch = 32;
 constexpr uint64_t kBatchesInMemory = 16;  // of a sample of batches that were read before
 constexpr uint64_t kBatchesAhead = 24;     // that the loader reads for them
@@ -53,6 +60,7 @@ constexpr auto kPause = std::chrono::milliseconds(200);  // the loader reads its
 constexpr double kTorchSecondsMax = 60;
 constexpr double kQuickTorchSecondsMax = 15;
 
+constexpr const char* kByKernel = "gathered by a kernel: bytes a second by those of a pinned copy";
 constexpr const char* kByCopy = "read before: bytes a second by those of a pinned copy";
 constexpr const char* kByLoader = "cached file: bytes a second by those of the loader alone";
 constexpr const char* kByDirectLoader = "direct reads: bytes a second by those of the loader alone";
@@ -190,6 +198,7 @@ class FeedBench {
       : run_(run), case_(one), shape_(ShapeOf(one, run.options())), files_(std::move(files)) {}
 
   void Measure(const FeedTools& tools) {
+    Row(kByKernel, [&] { return ByKernel(); });
     Row(kByCopy, [&] { return ByCopy(WindowReads(shape_, kBatchesAhead)); });
     Row(kByLoader, [&] {
       return ByLoader(WindowReads(shape_, kFewAhead), [&](double rate, double processor_seconds) {
@@ -210,6 +219,53 @@ class FeedBench {
 
   double BytesOf(uint64_t batches) const {
     return static_cast<double>(batches) * static_cast<double>(shape_.batch_bytes());
+  }
+
+  // Of values that lie as in a database: each begins a page, behind its header.
+  Result<Measured> ByKernel() {
+    device::Device& device = run_.device();
+    LMDBIO_TRY(const auto kernels, kernels::DeviceKernels::Load(device));
+    const uint64_t record_bytes = case_.record_bytes;
+    const uint64_t stride = AlignUp(kPageHeaderBytes + record_bytes, kPageBytes);
+    std::vector<kernels::GatherValue> values;
+    for (uint64_t i = 0; i < shape_.batch_records; ++i) {
+      values.push_back({i * stride + kPageHeaderBytes, record_bytes});
+    }
+    LMDBIO_TRY(const auto window, PinnedSpace::Make(device, shape_.batch_records * stride));
+    // Work that is enqueued in a row has a list each.
+    const uint64_t list_bytes = kernels::GatherListBytes(values, record_bytes);
+    LMDBIO_TRY(const auto lists, PinnedSpace::Make(device, kRepeatsMax * list_bytes));
+    LMDBIO_TRY(const auto rows, device.Allocate(shape_.batch_bytes()));
+    LMDBIO_TRY(DeviceTimer timer, DeviceTimer::Make(device));
+    uint64_t launches = 0;
+    const Enqueue gather = [&] {
+      return kernels->Launch(timer.stream(),
+                             {.window = window.pinned(),
+                              .values = values,
+                              .rows = rows.span(),
+                              .row_bytes = record_bytes,
+                              .list = lists.pinned(),
+                              .list_offset = launches++ % kRepeatsMax * list_bytes});
+    };
+    for (uint64_t i = 0; i < window.bytes().size(); ++i) {
+      window.bytes()[i] = static_cast<std::byte>(i * i % 251);
+    }
+    LMDBIO_TRY(const auto found, PinnedSpace::Make(device, shape_.batch_bytes()));
+    LMDBIO_TRY_VOID(gather());
+    LMDBIO_TRY_VOID(timer.stream().CopyOut(found.pinned(), 0, rows.begin(), shape_.batch_bytes()));
+    LMDBIO_TRY_VOID(AwaitDone(timer.stream()));
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      const std::byte* const row = &found.bytes()[i * record_bytes];
+      if (std::memcmp(row, &window.bytes()[values[i].offset], record_bytes) == 0) continue;
+      return Fail(ErrorCode::kInternal, fmt::format("row {} has wrong bytes", i));
+    }
+    LMDBIO_TRY(const auto copy, PinnedCopy::Make(device, shape_.batch_bytes()));
+    const Enqueue copied = [&] { return copy.EnqueueOn(timer.stream()); };
+    LMDBIO_TRY(const TurnTimes times, TimeInTurns(timer, run_.options(), copied, gather));
+    return Measured{
+        .samples = times.Ratios(),
+        .note = fmt::format("{:.1f} us for {:.1f} MB", tools::SpreadOf(times.second).median * 1e6,
+                            BytesOf(1) / 1e6)};
   }
 
   // Of batches that the loader has read before.
@@ -331,6 +387,7 @@ FigurePart FeedFigures(const FeedTools& tools) {
                      .title = "batches in the memory of the GPU",
                      .measure = [=](FigureRun& run) { return MeasureFeed(run, tools); }};
   for (const FeedCase& one : kCases) {
+    part.Plan(RowName(one, kByKernel), "ratio", NoBar());
     part.Plan(RowName(one, kByCopy), "ratio", AtLeast(one.by_copy));
     part.Plan(RowName(one, kByLoader), "ratio", AtLeast(0.97));
     part.Plan(RowName(one, kProcessorTime), "s/GB", AtMost(0.05));

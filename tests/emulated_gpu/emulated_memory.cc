@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "lmdbio/device/driver_table.h"
 #include "tests/emulated_gpu/emulated_calls.h"
@@ -11,6 +13,20 @@ namespace lmdbio::test {
 namespace {
 
 using namespace device;  // the declarations of the driver
+
+// Whether the page at `memory` is mapped, and may be written to.
+bool IsWritable(const void* memory) {
+  const auto at = std::bit_cast<uintptr_t>(memory);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::size_t used = 0;
+    const uint64_t begin = std::stoull(line, &used, 16);
+    std::size_t more = 0;
+    const uint64_t end = std::stoull(line.substr(used + 1), &more, 16);
+    if (at >= begin && at < end) return line.at(used + 1 + more + 2) == 'w';
+  }
+  return false;
+}
 
 DriverCode MemAlloc(uint64_t* address, size_t size) {
   return ServeContext("cuMemAlloc", [&](EmulatedMachine& machine, int ordinal) -> DriverCode {
@@ -36,9 +52,11 @@ DriverCode MemGetInfo(size_t* free, size_t* total) {
 }
 
 DriverCode MemHostRegister(void* memory, size_t size, unsigned) {
-  return ServeContext("cuMemHostRegister", [&](EmulatedMachine& machine, int ordinal) {
-    return machine.tables.Pin(ordinal, memory, size);
-  });
+  return ServeContext("cuMemHostRegister",
+                      [&](EmulatedMachine& machine, int ordinal) -> DriverCode {
+                        if (!IsWritable(memory)) return code::kInvalidValue;
+                        return machine.tables.Pin(ordinal, memory, size);
+                      });
 }
 
 DriverCode MemHostUnregister(void* memory) {
