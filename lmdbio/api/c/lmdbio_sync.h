@@ -67,8 +67,8 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The largest total size of tensors that are reduced in one call. 0: 64 MiB. -1: tensors are
    * never fused. */
   int64_t fusion_threshold_bytes;
-  /* The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB in
-   * the memory of one host, else 4 MiB or as a trial finds. */
+  /* The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 16 MiB if
+   * ranks reduce on their GPUs; 1 MiB in the memory of one host; else 4 MiB or as a trial finds. */
   uint64_t bucket_bytes;
   /* The number of responses in the response cache. 0: 1,024. -1: none. */
   int64_t cache_capacity;

@@ -31,10 +31,22 @@ PlanOptions::PlanOrder OrderOf(const SyncOptions& options) {
   return options.order == "bins" ? PlanOptions::PlanOrder::kBins : PlanOptions::PlanOrder::kDue;
 }
 
-// The same on every rank, because the options are and ample_bytes() is.
-PlanOptions PlanOptionsOf(const SyncOptions& options, const Collectives& collectives) {
+// The bucket size of ranks that reduce on their GPUs. A call takes some 45 us besides its bytes,
+// and a GPU reads and writes so many bytes of each of 4 ranks in about the same time.
+constexpr uint64_t kAmpleBytesOnGpu = uint64_t{16} << 20;
+
+uint64_t AmpleBytesOf(const EngineParts& parts) {
+  const uint64_t bytes = parts.collectives.ample_bytes();
+  const ArenaMover* const arena = parts.device != nullptr ? parts.device->arena() : nullptr;
+  if (arena == nullptr) return bytes;
+  return std::max(bytes, std::min(kAmpleBytesOnGpu, arena->chunk_bytes()));
+}
+
+// The same on every rank, because the options are, and so are ample_bytes() and whether there are
+// arenas.
+PlanOptions PlanOptionsOf(const SyncOptions& options, const EngineParts& parts) {
   const bool is_chosen = options.bucket_bytes == 0;
-  const uint64_t bytes = is_chosen ? collectives.ample_bytes() : options.bucket_bytes;
+  const uint64_t bytes = is_chosen ? AmpleBytesOf(parts) : options.bucket_bytes;
   uint64_t last_bytes = options.last_bucket_bytes;
   if (last_bytes == 0 && is_chosen) last_bytes = bytes / kShrinkage;
   return {.fusion = {.threshold_bytes = std::min(options.fusion_threshold_bytes, bytes)},
@@ -91,7 +103,7 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
               [health = &parts.health] { return health->Check(); },
               {.patience = options.plan_patience,
                .is_waited_for = [queue = queue_.get()] { return queue->is_waited_for(); }}),
-      agreement_(PlanOptionsOf(options, parts.collectives), SourceOf(options)),
+      agreement_(PlanOptionsOf(options, parts), SourceOf(options)),
       plans_({parts.transport, parts.health, parts.collectives, executor_, *queue_, tracer_, tasks_,
               counters_.current()},
              options.plan_patience),

@@ -72,8 +72,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other
   // coordinators learn. 0: bucket_bytes decides.
   uint32_t num_groups = 0;
-  // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 1 MiB in the
-  // memory of one host, else 4 MiB or as a trial finds.
+  // The size of a bucket, in plans and in rounds, at most fusion_threshold_bytes. 0: 16 MiB if
+  // ranks reduce on their GPUs; 1 MiB in the memory of one host; else 4 MiB or as a trial finds.
   uint64_t bucket_bytes = 0;
   // The ranks abandon a plan, or learned groups, if tensors of a bucket or group are missing for
   // longer than this. Keep it below stall_report_ms, because in a plan no rank knows which rank

@@ -594,6 +594,33 @@ TEST_CASE("GPUs of several hosts reduce by the algorithm and chunks of the optio
   CHECK(job.wrong.lines() == std::vector<std::string>());
 }
 
+TEST_CASE("Buckets are large if ranks reduce on their GPUs, and fit into the memory for it",
+          "[device_tensors]") {
+  if (kernels::BuiltInKernels().bytes.empty()) {
+    WARN("skipped: this build has no kernels");
+    return;
+  }
+  struct Case {
+    const char* way;
+    uint64_t buffer_bytes;
+    const char* buckets;
+  };
+  const auto [way, buffer_bytes, buckets] =
+      GENERATE(Case{"auto", 20 << 20, "buckets up to 16777216 bytes, chosen"},
+               Case{"auto", 8 << 20, "buckets up to 8388608 bytes, chosen"},
+               Case{"staged", 20 << 20, "buckets up to 1048576 bytes, chosen"});
+  CAPTURE(way, buffer_bytes);
+  DeviceJob job(2);
+  job.options.device_collective = way;
+  job.options.device_buffer_bytes = buffer_bytes;
+  job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice&) {
+    std::string lines;
+    for (const std::string& line : synchronizer.Description()) lines += line + "\n";
+    job.wrong.Expect(lines.find(buckets) != std::string::npos, synchronizer.rank(), lines);
+  });
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+}
+
 TEST_CASE("A rank that has joined contributes zeros to tensors on a GPU", "[device_tensors]") {
   DeviceJob job(2);
   job.options.device_collective = GENERATE("staged", "auto");

@@ -317,8 +317,8 @@ class Synchronizer:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
                              groups that the other coordinators learn. 0: bucket_bytes decides.
         bucket_bytes         The size of a bucket, in plans and in rounds, at most
-                             fusion_threshold_bytes. 0: 1 MiB in the memory of one host, else 4 MiB
-                             or as a trial finds.
+                             fusion_threshold_bytes. 0: 16 MiB if ranks reduce on their GPUs; 1 MiB
+                             in the memory of one host; else 4 MiB or as a trial finds.
         plan_patience_ms     The ranks abandon a plan, or learned groups, if tensors of a bucket or
                              group are missing for longer than this. Keep it below stall_report_ms,
                              because in a plan no rank knows which rank lacks which tensor.
