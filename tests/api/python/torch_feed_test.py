@@ -82,6 +82,21 @@ class TorchFeedTest(Databases):
                     self.assertFalse(row[size:].any())
             self.assertEqual(found, expected)
 
+    def test_the_gpu_reads_values_where_the_loader_has_read_them(self):
+        def counters(**options):
+            dataset = lmdbio.torch.IterableDataset(self.digits, BATCH, device=GPU, keep_bytes=-1,
+                                                   decode=keys_and_values, **options)
+            self.assertEqual(sum(len(keys) for keys, _, _ in dataset),
+                             len(self.records(self.digits)))
+            return dataset._feed._feed.counters()
+
+        mapped = counters(allow_map=True)
+        self.assertEqual(mapped["gathered_count"], 0)
+        self.assertGreater(mapped["staged_count"], 0)
+        if counters(allow_map=False)["gathered_count"] == 0:
+            self.skipTest("this build has no kernels")
+        self.assertEqual(counters()["staged_count"], 0)
+
     def test_epochs_are_those_of_the_host(self):
         for drop_last in False, True:
             loader, plain = (self.loader(device, drop_last=drop_last) for device in (GPU, None))

@@ -75,8 +75,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 the largest memory in which each worker hands batches over to the trainer without a
                 copy. 0: all batches are copied, as PyTorch does it
     device      a GPU, as PyTorch names it: batches are copied to its memory ahead of the program,
-                and arrive for the current stream (lmdbio.DeviceFeed). Without workers only. None
-                or "cpu": they stay on the host
+                and arrive for the current stream (lmdbio.DeviceFeed). Without workers only. The
+                default of allow_map is then False. None or "cpu": they stay on the host
     feed_options
                 with a GPU: a dict of `packed`, `row_bytes_min` and `depth` of lmdbio.DeviceFeed
     Also shuffle, seed, drop_last and all other arguments of lmdbio.Loader, except comm, share and
@@ -121,6 +121,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
         self._hand_over_bytes = check_size(hand_over_bytes)
         self._device = device_of(device)
         self._feed_options = check_feed_options(self._device, feed_options)
+        if self._device is not None and options.get("strategy", "auto") == "auto":
+            options.setdefault("allow_map", False)  # the GPU reads the window, but no map of a file
         self._options = options
         state, epoch = options.pop("state", None), options.pop("epoch", 0)
         if state and epoch:
