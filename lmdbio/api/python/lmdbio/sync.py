@@ -294,12 +294,12 @@ class Synchronizer:
                              them. "nccl": NCCL reduces: libnccl.so.2, version 2.14 or later, which
                              is opened at run time. Each rank needs a GPU of its own. NCCL adds in
                              an order of its own, so the bits are those of no other way. Create
-                             fails if it is not possible. Not tried on a real GPU yet. "mpi": MPI
-                             reduces in the memory of the GPUs. It needs lmdbio_sync_open_mpi,
-                             MPI_THREAD_MULTIPLE, and an MPI that says that it takes such memory;
-                             Create fails without them. The bits are MPI's own. float16, bfloat16,
-                             and minima and maxima of floats pass through the host. Not tried on a
-                             real GPU yet.
+                             fails if it is not possible. On a real GPU tried with a rank alone
+                             only. "mpi": MPI reduces in the memory of the GPUs. It needs
+                             lmdbio_sync_open_mpi, MPI_THREAD_MULTIPLE, and an MPI that says that it
+                             takes such memory; Create fails without them. The bits are MPI's own.
+                             float16, bfloat16, and minima and maxima of floats pass through the
+                             host. Not tried on a real GPU yet.
         device_order         How GPUs wait for each other when they reduce. If a GPU cannot wait in
                              this way, all ranks use host. None of them was tried on a real GPU yet.
                              "auto": As host. "host": The helper threads wait. "event": By events
