@@ -50,6 +50,8 @@ constexpr FeedCase kCases[] = {{"196 KB", 196700, 64, 0.95}, {"3 KB", 3080, 2048
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kPageHeaderBytes = 16;
 
+constexpr uint64_t kFarBytes = 256 << 20;  // of batches that are gathered in turns
+
 constexpr uint64_t kBatchesInEpoch = 32;
 constexpr uint64_t kBatchesInMemory = 16;  // of a sample of batches that were read before
 constexpr uint64_t kBatchesAhead = 24;     // that the loader reads for them
@@ -60,7 +62,10 @@ constexpr auto kPause = std::chrono::milliseconds(200);  // the loader reads its
 constexpr double kTorchSecondsMax = 60;
 constexpr double kQuickTorchSecondsMax = 15;
 
-constexpr const char* kByKernel = "gathered by a kernel: bytes a second by those of a pinned copy";
+constexpr const char* kByKernel =
+    "one batch gathered by a kernel: bytes a second by those of a copy";
+constexpr const char* kByKernelFar =
+    "batches gathered by a kernel: bytes a second by those of a copy";
 constexpr const char* kByCopy = "read before: bytes a second by those of a pinned copy";
 constexpr const char* kByLoader = "cached file: bytes a second by those of the loader alone";
 constexpr const char* kByDirectLoader = "direct reads: bytes a second by those of the loader alone";
@@ -159,8 +164,12 @@ class FedLoader {
 
   std::string WayText() const {
     const feed::FeedCounters counters = feed_->counters();
-    return fmt::format("{} of {} batches gathered by a kernel", counters.gathered_count,
-                       counters.gathered_count + counters.staged_count);
+    const double batches = std::max(1.0, static_cast<double>(counters.batch_count));
+    return fmt::format(
+        "{} of {} batches gathered by a kernel; Next waits {:.0f} us for a batch, {:.0f} of these "
+        "for a buffer or a copy",
+        counters.gathered_count, counters.gathered_count + counters.staged_count,
+        counters.wait_s / batches * 1e6, counters.buffer_wait_s / batches * 1e6);
   }
   // Processor time of this thread in Next.
   double next_seconds() const { return next_seconds_; }
@@ -198,7 +207,8 @@ class FeedBench {
       : run_(run), case_(one), shape_(ShapeOf(one, run.options())), files_(std::move(files)) {}
 
   void Measure(const FeedTools& tools) {
-    Row(kByKernel, [&] { return ByKernel(); });
+    Row(kByKernel, [&] { return ByKernel(1); });
+    Row(kByKernelFar, [&] { return ByKernel(run_.options().AtMost(kFarBytes)); });
     Row(kByCopy, [&] { return ByCopy(WindowReads(shape_, kBatchesAhead)); });
     Row(kByLoader, [&] {
       return ByLoader(WindowReads(shape_, kFewAhead), [&](double rate, double processor_seconds) {
@@ -222,30 +232,33 @@ class FeedBench {
   }
 
   // Of values that lie as in a database: each begins a page, behind its header.
-  Result<Measured> ByKernel() {
+  // window_bytes  of the batches that are gathered in turns
+  Result<Measured> ByKernel(uint64_t window_bytes) {
     device::Device& device = run_.device();
     LMDBIO_TRY(const auto kernels, kernels::DeviceKernels::Load(device));
     const uint64_t record_bytes = case_.record_bytes;
     const uint64_t stride = AlignUp(kPageHeaderBytes + record_bytes, kPageBytes);
-    std::vector<kernels::GatherValue> values;
-    for (uint64_t i = 0; i < shape_.batch_records; ++i) {
-      values.push_back({i * stride + kPageHeaderBytes, record_bytes});
+    const uint64_t batch_bytes = shape_.batch_records * stride;
+    std::vector<std::vector<kernels::GatherValue>> batches(
+        std::max<uint64_t>(window_bytes / batch_bytes, 1));
+    for (uint64_t i = 0; i < batches.size() * shape_.batch_records; ++i) {
+      batches[i / shape_.batch_records].push_back({i * stride + kPageHeaderBytes, record_bytes});
     }
-    LMDBIO_TRY(const auto window, PinnedSpace::Make(device, shape_.batch_records * stride));
+    LMDBIO_TRY(const auto window, PinnedSpace::Make(device, batches.size() * batch_bytes));
     // Work that is enqueued in a row has a list each.
-    const uint64_t list_bytes = kernels::GatherListBytes(values, record_bytes);
+    const uint64_t list_bytes = kernels::GatherListBytes(batches[0], record_bytes);
     LMDBIO_TRY(const auto lists, PinnedSpace::Make(device, kRepeatsMax * list_bytes));
     LMDBIO_TRY(const auto rows, device.Allocate(shape_.batch_bytes()));
     LMDBIO_TRY(DeviceTimer timer, DeviceTimer::Make(device));
     uint64_t launches = 0;
     const Enqueue gather = [&] {
-      return kernels->Launch(timer.stream(),
-                             {.window = window.pinned(),
-                              .values = values,
-                              .rows = rows.span(),
-                              .row_bytes = record_bytes,
-                              .list = lists.pinned(),
-                              .list_offset = launches++ % kRepeatsMax * list_bytes});
+      const uint64_t launch = launches++;
+      return kernels->Launch(timer.stream(), {.window = window.pinned(),
+                                              .values = batches[launch % batches.size()],
+                                              .rows = rows.span(),
+                                              .row_bytes = record_bytes,
+                                              .list = lists.pinned(),
+                                              .list_offset = launch % kRepeatsMax * list_bytes});
     };
     for (uint64_t i = 0; i < window.bytes().size(); ++i) {
       window.bytes()[i] = static_cast<std::byte>(i * i % 251);
@@ -254,9 +267,9 @@ class FeedBench {
     LMDBIO_TRY_VOID(gather());
     LMDBIO_TRY_VOID(timer.stream().CopyOut(found.pinned(), 0, rows.begin(), shape_.batch_bytes()));
     LMDBIO_TRY_VOID(AwaitDone(timer.stream()));
-    for (uint64_t i = 0; i < values.size(); ++i) {
+    for (uint64_t i = 0; i < batches[0].size(); ++i) {
       const std::byte* const row = &found.bytes()[i * record_bytes];
-      if (std::memcmp(row, &window.bytes()[values[i].offset], record_bytes) == 0) continue;
+      if (std::memcmp(row, &window.bytes()[batches[0][i].offset], record_bytes) == 0) continue;
       return Fail(ErrorCode::kInternal, fmt::format("row {} has wrong bytes", i));
     }
     LMDBIO_TRY(const auto copy, PinnedCopy::Make(device, shape_.batch_bytes()));
@@ -264,8 +277,9 @@ class FeedBench {
     LMDBIO_TRY(const TurnTimes times, TimeInTurns(timer, run_.options(), copied, gather));
     return Measured{
         .samples = times.Ratios(),
-        .note = fmt::format("{:.1f} us for {:.1f} MB", tools::SpreadOf(times.second).median * 1e6,
-                            BytesOf(1) / 1e6)};
+        .note = fmt::format("{:.1f} us for {:.1f} MB out of {:.0f} MB",
+                            tools::SpreadOf(times.second).median * 1e6, BytesOf(1) / 1e6,
+                            static_cast<double>(window.bytes().size()) / 1e6)};
   }
 
   // Of batches that the loader has read before.
@@ -388,6 +402,7 @@ FigurePart FeedFigures(const FeedTools& tools) {
                      .measure = [=](FigureRun& run) { return MeasureFeed(run, tools); }};
   for (const FeedCase& one : kCases) {
     part.Plan(RowName(one, kByKernel), "ratio", NoBar());
+    part.Plan(RowName(one, kByKernelFar), "ratio", NoBar());
     part.Plan(RowName(one, kByCopy), "ratio", AtLeast(one.by_copy));
     part.Plan(RowName(one, kByLoader), "ratio", AtLeast(0.97));
     part.Plan(RowName(one, kProcessorTime), "s/GB", AtMost(0.05));

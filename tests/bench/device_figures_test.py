@@ -21,7 +21,7 @@ SECONDS_MAX = 200
 TINY = ("--samples", "2", "--sample-seconds", "0", "--size-max", "256K")
 KEYS = ["id", "name", "unit", "value", "low", "high", "bar", "sense", "held", "state", "note"]
 # The number of rows, and of those with a bar.
-ROWS = {"D1": (18, 18), "D2": (12, 8), "D7": (7, 4), "D8": (15, 5), "D11": (14, 10)}
+ROWS = {"D1": (18, 18), "D2": (12, 8), "D7": (7, 4), "D8": (15, 5), "D11": (16, 10)}
 NEED_KERNELS = ("D1", "D2")
 
 
