@@ -8,6 +8,9 @@ from sync_bench_job import medians_of, paired_ratio, ratio_text
 
 COMPUTING = "none"
 BASELINE = "lmdbio:topo"
+# The figures of sync_bench that only plans by time have.
+PREDICTION = ("x_least", "prediction_error", "prediction_error_furthest", "transfer_error",
+              "transfer_error_max")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -71,6 +74,7 @@ class Figures:
                    helper_share=summary["helper_share"], collectives=summary["collectives"],
                    runs=summary["runs"], clean_runs=summary["clean_runs"])
         row["x_bound"], row["x_bound_interval"] = paired_ratio(times, self.bound)
+        row |= {name: summary[name] for name in PREDICTION if name in summary}
         if variant == COMPUTING:
             return row
         row["x_topo"], row["x_topo_interval"] = paired_ratio(
@@ -102,12 +106,19 @@ def share_text(row, name, factor, digits):
     return f"{factor * row[name]:.{digits}f}" if name in row else "-"
 
 
+def pair_text(row, *names):
+    """Two shares in percent, as the columns of sync_bench have them."""
+    return ", ".join(share_text(row, name, 100, 1) for name in names if name in row) or "-"
+
+
 def variant_cells(row):
     if "ms" not in row:
         why = "absent" if "absent" in row else f"failed: {row['error']}"
-        return [row["variant"], why] + ["-"] * 7
+        return [row["variant"], why] + ["-"] * 10
     return [row["variant"], f"{row['ms']:.1f} ({row['ms_min']:.1f} to {row['ms_max']:.1f})",
-            ratio_of(row, "x_topo"), ratio_of(row, "x_bound"), share_text(row, "alpha", 1, 2),
+            ratio_of(row, "x_topo"), ratio_of(row, "x_bound"), share_text(row, "x_least", 1, 3),
+            pair_text(row, "prediction_error", "prediction_error_furthest"),
+            pair_text(row, "transfer_error", "transfer_error_max"), share_text(row, "alpha", 1, 2),
             share_text(row, "utilisation", 100, 0), share_text(row, "helper_share", 100, 0),
             share_text(row, "collectives", 1, 1), f"{row['clean_runs']}/{row['runs']}"]
 
@@ -131,8 +142,9 @@ def group_lines(group, figures):
     rows = [[f"{rho:g}", *variant_cells(row)] for rho, one in figures.items()
             for row in one.rows()]
     return lines + table(["rho", "variant", "ms: median (least to most)", f"/ {BASELINE} (95 %)",
-                          "/ bound (95 %)", "alpha", "U, %", "helper, % of a core", "calls",
-                          "clean runs"], rows)
+                          "/ bound (95 %)", "/ least", "prediction error, %: p50, furthest",
+                          "transfer error, %: p50, max", "alpha", "U, %",
+                          "helper, % of a core", "calls", "clean runs"], rows)
 
 
 def summary_lines(groups, name, title):

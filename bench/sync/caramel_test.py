@@ -10,6 +10,8 @@ import json
 import os
 import pathlib
 import random
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,7 @@ import box_cluster  # noqa: E402
 import caramel_report  # noqa: E402
 import run_caramel  # noqa: E402
 from caramel_report import BASELINE, COMPUTING, Cell, Figures  # noqa: E402
+from sync_bench_job import Ranks  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv[1])
 WINDOW = f"{BASELINE}+window"
@@ -98,6 +101,8 @@ def made_up_cell(rho, repetitions, topo, window):
     rows = [dict(variant=variant, helper_share=0.04, collectives=7.5, runs=repetitions,
                  clean_runs=repetitions - 1)
             for variant in (COMPUTING, BASELINE, WINDOW)]
+    rows[2] |= dict(x_least=1.0321, prediction_error=-0.0123, prediction_error_furthest=-0.0456,
+                    transfer_error=0.05, transfer_error_max=0.25)
     rows.append(dict(variant="gloo", error="no network", runs=0, clean_runs=0))
     return dict(variants=[COMPUTING, BASELINE, WINDOW, "gloo", "lmdbio:other"], rate=250 * MBIT,
                 rate_rho=1.01, absent={"lmdbio:other": "coordinator 'other' is unknown"},
@@ -149,9 +154,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn("## vgg16, 4 hosts, MPI waits: yield", lines)
         self.assertIn("| 2 | 250.0 | 1.010 | 2.000 | 205.0 | 102.5 |", lines)
         self.assertIn(f"| 2 | {WINDOW} | 215.2 (210.0 to 220.5) | 0.900 (0.900 to 0.900) | 1.050 "
-                      "(1.050 to 1.050) | 0.90 | 48 | 4 | 7.5 | 5/6 |", lines)
-        self.assertIn("| 2 | lmdbio:other | absent | - | - | - | - | - | - | - |", lines)
-        self.assertIn("| 2 | gloo | failed: no network | - | - | - | - | - | - | - |", lines)
+                      "(1.050 to 1.050) | 1.032 | -1.2, -4.6 | 5.0, 25.0 | 0.90 | 48 | 4 | 7.5 | "
+                      "5/6 |", lines)
+        nothing = " | -" * 10
+        self.assertIn(f"| 2 | lmdbio:other | absent{nothing} |", lines)
+        self.assertIn(f"| 2 | gloo | failed: no network{nothing} |", lines)
+        self.assertIn(f"| 2 | {BASELINE} | 239.2 (233.3 to 245.0) | 1.000 (1.000 to 1.000) | 1.167 "
+                      "(1.167 to 1.167) | - | - | - | 0.67 | 43 | 4 | 7.5 | 5/6 |", lines)
         self.assertIn("`lmdbio:other` is absent: coordinator 'other' is unknown.", lines)
         self.assertIn(f"| vgg16, 4 hosts, MPI waits: yield | {WINDOW} | 1.000 (1.000 to 1.000) | "
                       "0.900 (0.900 to 0.900) |", lines)
@@ -167,6 +176,46 @@ class ReportTest(unittest.TestCase):
     def test_a_cell_keeps_its_name(self):
         self.assertEqual(self.CELL.name, "vgg16-4-yield-2")
         self.assertEqual(Cell(**json.loads(json.dumps(vars(self.CELL)))), self.CELL)
+
+
+class PredictionTest(unittest.TestCase):
+    def test_predictions_are_those_that_the_plan_tells(self):
+        with tempfile.TemporaryDirectory() as folder:
+            told = Ranks(1, 2, "yield", "", "mpirun", 300).measure(
+                BUILD, ("--accelerator", "--wire-rate", "1", "--variants",
+                        "none,lmdbio:topo,lmdbio:caramel+window", "--baseline", "none", "--kinds",
+                        "train", "--scale", "0.02", "--compute-ms", "1000", "--repetitions", "2",
+                        "--iterations", "5", "--warmup", "20", "--neighbour-limit", "100"),
+                pathlib.Path(folder))
+        (network,) = told["networks"]
+        rows = {row["variant"]: row for row in network["variants"]}
+        for variant in (COMPUTING, BASELINE):
+            self.assertEqual([name for name in caramel_report.PREDICTION if name in rows[variant]],
+                             [])
+        errors, ratios = [], []
+        for run in network["runs"]:
+            # No plan is by time where the machine disturbs the iterations too much.
+            lines = [line for line in run["description"] if " by time: an iteration" in line]
+            self.assertEqual("prediction" in run, len(lines) == 1)
+            if not lines:
+                continue
+            self.assertEqual(run["variant"], "lmdbio:caramel+window")
+            numbers = re.search("of ([0-9.]+) ms is predicted.* at least ([0-9.]+) ms", lines[0])
+            iteration, bound = map(float, numbers.groups())
+            self.assertEqual(run["prediction"], dict(iteration_ms=iteration, bound_ms=bound,
+                                                     is_by_arrival="by arrival" in lines[0][-12:]))
+            p50 = statistics.median_low(run["iteration_ms"])
+            errors.append(iteration / p50 - 1)
+            ratios.append(p50 / bound)
+            for _, predicted, measured in run["untried_sizes"]:
+                self.assertGreater(min(predicted, measured), 0)
+        row = rows["lmdbio:caramel+window"]
+        if not errors:
+            self.assertNotIn("prediction_error", row)
+            return
+        self.assertAlmostEqual(row["prediction_error"], min(errors))
+        self.assertAlmostEqual(row["prediction_error_furthest"], max(errors, key=abs))
+        self.assertAlmostEqual(row["x_least"], min(ratios))
 
 
 class DriverTest(unittest.TestCase):

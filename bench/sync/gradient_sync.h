@@ -14,6 +14,7 @@
 #include <mpi.h>
 
 #include "bench/sync/layers/layer_network.h"
+#include "bench/sync/report/plan_figures.h"
 #include "bench/sync/wire/paced_wire.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/check.h"
@@ -64,6 +65,8 @@ class GradientSync {
   // Threads: the one that calls WaitAll.
   virtual Traffic traffic() = 0;
   virtual std::vector<std::string> Description() const { return {}; }
+  // Of a plan by time; empty without one.
+  virtual std::vector<TransferFigure> UntriedSizes() const { return {}; }
 };
 
 // Settings of all variants, from the command line.
@@ -126,10 +129,13 @@ Result<Variant> ParseSynchronizerName(const std::string& name);
 Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name,
                                                            const SyncContext& context);
 
-// The same collectives, which report to the window when a transfer of gradients begins.
+// The same collectives, which report to the window when a transfer of gradients begins, and to the
+// record what it took.
 // window  must outlive the result
+// record  the same; null: none
 std::unique_ptr<sync::Collectives> WatchTransfers(std::unique_ptr<sync::Collectives> inner,
-                                                  InputWindow& window);
+                                                  InputWindow& window,
+                                                  TransferRecord* record = nullptr);
 
 }  // namespace lmdbio::bench
 #endif  // LMDBIO_BENCH_SYNC_GRADIENT_SYNC_H_

@@ -1,7 +1,6 @@
 #include "bench/sync/sync_report.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
@@ -173,6 +172,15 @@ void AddCosts(const Runs& runs, VariantSummary& summary) {
   summary.window_share = WindowShare(runs);
 }
 
+void AddPrediction(const Runs& runs, VariantSummary& summary) {
+  std::vector<PredictedRun> predicted;
+  for (const RunResult* run : runs) {
+    if (!run->prediction) continue;
+    predicted.push_back({*run->prediction, QuantileOf(run->iteration_ms, 0.5), run->untried_sizes});
+  }
+  summary.prediction = SummarisePredictions(predicted);
+}
+
 VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& variant) {
   VariantSummary summary;
   summary.variant = variant;
@@ -188,6 +196,7 @@ VariantSummary SummaryOf(std::span<const RunResult> runs, const std::string& var
   AddTimes(train, summary);
   AddSizes(train, summary);
   AddCosts(train, summary);
+  AddPrediction(train, summary);
   // The exposed time is the difference to computing alone. The overlap compares it with the time of
   // the communication alone: 1 if all of it is hidden, negative if both together take longer than
   // one after the other.
@@ -225,6 +234,14 @@ std::string CoefficientsText(const std::optional<Overlap>& overlap) {
                      overlap->utilisation * 100, overlap->bound_ratio);
 }
 
+std::string PredictionText(const std::optional<PredictionSummary>& prediction) {
+  if (!prediction) return "- | - | - | -";
+  return fmt::format("{:.2f} | {:.1f}, {:.1f} | {:.2f} | {}, {}", prediction->predicted_ms,
+                     prediction->error * 100, prediction->error_furthest * 100,
+                     prediction->least_ratio, OrDash(prediction->transfer_error, 1, 100),
+                     OrDash(prediction->transfer_error_max, 1, 100));
+}
+
 // Only the mean, if the variant does not report the sizes of single calls.
 std::string SizesText(const VariantSummary& summary) {
   if (summary.traffic.collectives == 0) return "-";
@@ -236,15 +253,6 @@ std::string SizesText(const VariantSummary& summary) {
 }
 
 }  // namespace
-
-// A measured value, and no mean of two: a time between two modes never occurred.
-double QuantileOf(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  const double place = std::ceil(q * static_cast<double>(values.size())) - 1;
-  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max(0.0, place));
-  std::nth_element(values.begin(), nth, values.end());
-  return *nth;
-}
 
 std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
                                       const std::string& baseline) {
@@ -270,23 +278,25 @@ std::vector<VariantSummary> Summarise(std::span<const RunResult> runs,
 std::string Table(std::span<const VariantSummary> summaries) {
   std::string text =
       "| variant | p50 ms (runs) | p95 ms | x baseline | exposed ms | alone ms | overlap % | "
-      "rho | alpha | U % | x bound | idle x | helper % idle, train | run delay ms helper, trainer "
+      "rho | alpha | U % | x bound | predicted ms | prediction error % p50, furthest | x least | "
+      "transfer error % p50, max | idle x | helper % idle, train | run delay ms helper, trainer "
       "| switches computing, helper | "
       "late us p50, p99 | window % | control/it | data/it | MPI calls/it | "
       "bytes min / p50 / max | clean runs |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+      "---|---|---|---|\n";
   for (const VariantSummary& one : summaries) {
     if (one.run_count == 0) {
-      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | | | | | | |\n",
+      text += fmt::format("| {} | failed: {} | | | | | | | | | | | | | | | | | | | | | | | | |\n",
                           one.variant, one.error);
       continue;
     }
-    text +=
-        fmt::format("| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | {} | ",
-                    one.variant, one.times.p50_ms, one.times.run_p50_min_ms,
-                    one.times.run_p50_max_ms, one.times.p95_ms, OrDash(one.ratio, 2),
-                    OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2), OrDash(one.overlap, 0, 100),
-                    CoefficientsText(one.coefficients), OrDash(one.helper.idle_slowdown, 3));
+    text += fmt::format(
+        "| {} | {:.2f} ({:.2f}..{:.2f}) | {:.2f} | {} | {} | {} | {} | {} | {} | {} | ",
+        one.variant, one.times.p50_ms, one.times.run_p50_min_ms, one.times.run_p50_max_ms,
+        one.times.p95_ms, OrDash(one.ratio, 2), OrDash(one.exposed_ms, 2), OrDash(one.alone_ms, 2),
+        OrDash(one.overlap, 0, 100), CoefficientsText(one.coefficients),
+        PredictionText(one.prediction), OrDash(one.helper.idle_slowdown, 3));
     text += fmt::format("{}, {:.1f} | {:.2f}, {:.2f} | {:.1f}, {:.1f} | {}, {} | {:.0f} | ",
                         OrDash(one.helper.idle_share, 1, 100), one.helper.share * 100,
                         one.helper.delay_ms, one.helper.trainer_delay_ms, one.switches.computing,
@@ -324,6 +334,14 @@ ordered_json ToJson(const VariantSummary& summary) {
     json["utilisation"] = summary.coefficients->utilisation;
     json["x_bound"] = summary.coefficients->bound_ratio;
   }
+  if (summary.prediction) {
+    json["predicted_ms"] = summary.prediction->predicted_ms;
+    json["prediction_error"] = summary.prediction->error;
+    json["prediction_error_furthest"] = summary.prediction->error_furthest;
+    json["x_least"] = summary.prediction->least_ratio;
+    put("transfer_error", summary.prediction->transfer_error);
+    put("transfer_error_max", summary.prediction->transfer_error_max);
+  }
   put("idle_slowdown", summary.helper.idle_slowdown);
   put("idle_helper_share", summary.helper.idle_share);
   json["helper_share"] = summary.helper.share;
@@ -357,6 +375,15 @@ ordered_json ToJson(const RunResult& run) {
   json["neighbour_cores"] = run.neighbour_cores();
   json["iteration_ms"] = run.iteration_ms;
   json["description"] = run.description;
+  if (run.prediction) {
+    json["prediction"] = {{"iteration_ms", run.prediction->iteration_ms},
+                          {"bound_ms", run.prediction->bound_ms},
+                          {"is_by_arrival", run.prediction->is_by_arrival}};
+    json["untried_sizes"] = ordered_json::array();
+    for (const TransferFigure& figure : run.untried_sizes) {
+      json["untried_sizes"].push_back({figure.bytes, figure.predicted_ns, figure.measured_ns});
+    }
+  }
   json["cores"] = {{"computing", run.cores.computing},
                    {"input", run.cores.input},
                    {"helpers", run.cores.helpers}};

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/sync/iteration_figures.h"
+#include "bench/sync/report/iteration_figures.h"
 #include "bench/sync/sync_run.h"
 
 namespace lmdbio::bench {
@@ -66,7 +66,8 @@ struct VariantSummary {
   std::optional<double> alone_ms;       // p50 of the communication alone
   std::optional<double> overlap;        // 1 - exposed / alone
   std::optional<Overlap> coefficients;  // of the three medians
-  std::optional<double> ratio;          // of p50 to the p50 of the baseline
+  std::optional<PredictionSummary> prediction;
+  std::optional<double> ratio;  // of p50 to the p50 of the baseline
 
   bool is_clean() const { return clean_count > 0; }
 };
@@ -80,9 +81,6 @@ std::string Table(std::span<const VariantSummary> summaries);
 
 nlohmann::ordered_json ToJson(const VariantSummary& summary);
 nlohmann::ordered_json ToJson(const RunResult& run);
-
-// The q-th quantile (0 to 1): the smallest value that so many are not above; 0 of none.
-double QuantileOf(std::vector<double> values, double q);
 
 }  // namespace lmdbio::bench
 #endif  // LMDBIO_BENCH_SYNC_SYNC_REPORT_H_

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "bench/sync/iteration_figures.h"
 #include "bench/sync/mpi_call_count.h"
+#include "bench/sync/report/iteration_figures.h"
 #include "bench/sync/sleep_lateness.h"
 #include "bench/sync/thread_clocks.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
@@ -268,6 +268,8 @@ Result<RunResult> RunVariant(const RunStage& stage, const Variant& variant, Benc
   LMDBIO_TRY_VOID(SleepingMeeting(stage.communicator));
   if (sync != nullptr) {
     result.description = sync->Description();  // with the plan of the run
+    result.prediction = PredictionOf(result.description);
+    result.untried_sizes = sync->UntriedSizes();
     LMDBIO_TRY_VOID(sync->Finish());
   }
   // Before Collect, so that the threads of the variant have ended when the next run lists its own.

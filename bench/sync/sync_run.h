@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/iteration_runner.h"
 #include "bench/sync/layers/layer_network.h"
+#include "bench/sync/report/plan_figures.h"
 #include "bench/sync/workload.h"
 #include "lmdbio/base/placement.h"
 #include "lmdbio/base/status.h"
@@ -74,14 +76,17 @@ struct RunResult {
   BenchRunKind kind = BenchRunKind::kTrain;
   uint32_t repetition = 0;
   std::string error;  // "" or: it could not be made, the same on every rank
-  // [iterations] of all ranks together (iteration_figures.h): of kTrain by RankJoin::kLastEnd, of
-  // kAlone by kQuickest; of kIdle and of `none` by kSlowest, because no rank waits for another
+  // [iterations] of all ranks together (report/iteration_figures.h): of kTrain by
+  // RankJoin::kLastEnd, of kAlone by kQuickest; of kIdle and of `none` by kSlowest, because no rank
+  // waits for another
   std::vector<double> iteration_ms;
   std::vector<RankCost> ranks;
   std::map<uint64_t, uint64_t> sizes;  // of rank 0: bytes -> collectives of the run
   RankCores cores;
   std::vector<std::string> description;
-  bool is_disturbed = false;  // a neighbour had more than the limit
+  std::optional<PlanPrediction> prediction;   // of the plan at the end of the run, if it is by time
+  std::vector<TransferFigure> untried_sizes;  // of rank 0
+  bool is_disturbed = false;                  // a neighbour had more than the limit
 
   double neighbour_cores() const;  // of the host with the most
 };

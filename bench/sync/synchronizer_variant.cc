@@ -255,8 +255,11 @@ Result<std::unique_ptr<sync::Collectives>> MakeUnwatched(const VariantChoice& ch
 
 class SynchronizerSync final : public GradientSync {
  public:
-  SynchronizerSync(const SyncContext& context, std::unique_ptr<sync::Synchronizer> synchronizer)
+  // record  of its collectives; null: no plan is by time
+  SynchronizerSync(const SyncContext& context, std::unique_ptr<TransferRecord> record,
+                   std::unique_ptr<sync::Synchronizer> synchronizer)
       : context_(context),
+        record_(std::move(record)),
         synchronizer_(std::move(synchronizer)),
         handles_(context.gradients.tensor_count()) {}
 
@@ -301,6 +304,9 @@ class SynchronizerSync final : public GradientSync {
       Keep(handle->Wait());
       handle.reset();
     }
+    if (record_ != nullptr && !record_->has_plan()) {
+      record_->EndIteration(PredictionOf(Description()).has_value());
+    }
     const std::lock_guard lock(mutex_);
     if (failure_) return Fail(std::move(*std::exchange(failure_, std::nullopt)));
     return {};
@@ -322,6 +328,10 @@ class SynchronizerSync final : public GradientSync {
   }
 
   std::vector<std::string> Description() const override { return synchronizer_->Description(); }
+
+  std::vector<TransferFigure> UntriedSizes() const override {
+    return record_ == nullptr ? std::vector<TransferFigure>() : record_->UntriedSizes();
+  }
 
  private:
   // The first failure of an iteration, for WaitAll.
@@ -347,6 +357,7 @@ class SynchronizerSync final : public GradientSync {
   }
 
   const SyncContext context_;
+  const std::unique_ptr<TransferRecord> record_;  // the helper thread of synchronizer_ adds to it
   std::unique_ptr<sync::Synchronizer> synchronizer_;
   std::vector<std::optional<sync::Handle>> handles_;  // [tensors] each by the thread that submits
   std::map<uint64_t, uint64_t> sizes_;
@@ -386,11 +397,13 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
     choice.options.timeline_path = std::filesystem::temp_directory_path() /
                                    fmt::format("sync_bench_timeline.{}", context.run_kind);
   }
+  std::unique_ptr<TransferRecord> record;
+  if (choice.options.coordinator == "caramel") record = std::make_unique<TransferRecord>();
   sync::SyncParts parts;
   parts.collectives = [&](ranks::Health& health) -> Result<std::unique_ptr<sync::Collectives>> {
     LMDBIO_TRY(auto collectives, MakeUnwatched(choice, context, health));
     if (context.window == nullptr) return collectives;
-    return WatchTransfers(std::move(collectives), *context.window);
+    return WatchTransfers(std::move(collectives), *context.window, record.get());
   };
   if (choice.is_transport_mpi) {
     LMDBIO_TRY(parts.transport,
@@ -402,7 +415,7 @@ Result<std::unique_ptr<GradientSync>> MakeSynchronizerSync(std::string_view name
   if (choice.has_graph) {
     LMDBIO_TRY_VOID(synchronizer->SetGraph(BackwardGraph(context.network)));
   }
-  return std::make_unique<SynchronizerSync>(context, std::move(synchronizer));
+  return std::make_unique<SynchronizerSync>(context, std::move(record), std::move(synchronizer));
 }
 
 }  // namespace lmdbio::bench

@@ -1,8 +1,10 @@
-// Collectives that report the begin of each transfer of gradients, and do all else as others do.
+// Collectives that report each transfer of gradients, and do all else as others do.
+#include <chrono>
 #include <utility>
 
 #include "bench/sync/gradient_sync.h"
 #include "lmdbio/sync/collective/forwarded_collectives.h"
+#include "lmdbio/sync/reduce/data_type.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -11,25 +13,35 @@ namespace {
 // collective costs some nanoseconds of its microseconds.
 class WatchedCollectives final : public sync::ForwardedCollectives {
  public:
-  WatchedCollectives(std::unique_ptr<sync::Collectives> inner, InputWindow& window)
-      : ForwardedCollectives(std::move(inner)), window_(window) {}
+  WatchedCollectives(std::unique_ptr<sync::Collectives> inner, InputWindow& window,
+                     TransferRecord* record)
+      : ForwardedCollectives(std::move(inner)), window_(window), record_(record) {}
 
   // Gradients move in this call only.
   Result<sync::CallOutcome> AllReduce(const sync::CallTag& tag, const sync::Values& values,
                                       const sync::Reduction& reduction) override {
     window_.OnTransfer();
-    return ForwardedCollectives::AllReduce(tag, values, reduction);
+    if (record_ == nullptr) return ForwardedCollectives::AllReduce(tag, values, reduction);
+    const auto began = std::chrono::steady_clock::now();
+    auto outcome = ForwardedCollectives::AllReduce(tag, values, reduction);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
+    // A declined call has moved nothing.
+    if (outcome && *outcome == sync::CallOutcome::kDone) {
+      record_->Add({values.count * sync::ElementBytes(values.type), took.count()});
+    }
+    return outcome;
   }
 
  private:
   InputWindow& window_;
+  TransferRecord* const record_;
 };
 
 }  // namespace
 
 std::unique_ptr<sync::Collectives> WatchTransfers(std::unique_ptr<sync::Collectives> inner,
-                                                  InputWindow& window) {
-  return std::make_unique<WatchedCollectives>(std::move(inner), window);
+                                                  InputWindow& window, TransferRecord* record) {
+  return std::make_unique<WatchedCollectives>(std::move(inner), window, record);
 }
 
 }  // namespace lmdbio::bench

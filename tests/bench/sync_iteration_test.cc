@@ -21,8 +21,8 @@
 
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/input_load.h"
-#include "bench/sync/iteration_figures.h"
 #include "bench/sync/iteration_runner.h"
+#include "bench/sync/report/iteration_figures.h"
 #include "bench/sync/work_loop.h"
 #include "bench/sync/workload.h"
 #include "tests/support/catch.h"

@@ -1,6 +1,6 @@
-// bench/sync/iteration_figures.h - the time of an iteration, and the overlap that it shows.
-#ifndef LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
-#define LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
+// bench/sync/report/iteration_figures.h - the time of an iteration, and the overlap that it shows.
+#ifndef LMDBIO_BENCH_SYNC_REPORT_ITERATION_FIGURES_H_
+#define LMDBIO_BENCH_SYNC_REPORT_ITERATION_FIGURES_H_
 
 #include <cstddef>
 #include <optional>
@@ -8,6 +8,9 @@
 #include <vector>
 
 namespace lmdbio::bench {
+
+// The q-th quantile (0 to 1): the smallest value that so many are not above; 0 of none.
+double QuantileOf(std::vector<double> values, double q);
 
 // How the times of ranks become one time of an iteration.
 enum class RankJoin {
@@ -39,4 +42,4 @@ struct Overlap {
 std::optional<Overlap> OverlapOf(double iteration_ms, double computing_ms, double alone_ms);
 
 }  // namespace lmdbio::bench
-#endif  // LMDBIO_BENCH_SYNC_ITERATION_FIGURES_H_
+#endif  // LMDBIO_BENCH_SYNC_REPORT_ITERATION_FIGURES_H_

@@ -1,6 +1,7 @@
-#include "bench/sync/iteration_figures.h"
+#include "bench/sync/report/iteration_figures.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lmdbio::bench {
 namespace {
@@ -21,6 +22,15 @@ std::vector<double> LastEnds(std::span<const double> times, size_t iteration_cou
 }
 
 }  // namespace
+
+// A measured value, and no mean of two: a time between two modes never occurred.
+double QuantileOf(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  const double place = std::ceil(q * static_cast<double>(values.size())) - 1;
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max(0.0, place));
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
 
 std::vector<double> JoinRankTimes(RankJoin join, std::span<const double> times,
                                   size_t iteration_count) {
