@@ -67,7 +67,7 @@ TEST_CASE("A record compares calls of the plan with a model of those before it",
   AddCalls(record, 500, 3);  // rounds
   record.EndIteration(false);
   CHECK_FALSE(record.has_plan());
-  AddCalls(record, 700, 9);  // the rest of the rounds, and the first steps
+  AddCalls(record, 700, 9, 70 * kMicrosecond);  // the rest of the rounds, and the first steps
   record.EndIteration(true);
   CHECK(record.has_plan());
   record.EndIteration(false);  // the plan was abandoned
