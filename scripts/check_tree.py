@@ -118,8 +118,8 @@ MAY_INCLUDE = {
         "sync/over_library", "sync/over_wire", "sync/transport"],
     "api/c": [
         "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/view",
-        "load/records", "load/loader", "device", "feed", "sync/graph", "sync/engine",
-        "sync/over_mpi"],
+        "load/records", "load/loader", "device", "feed", "sync/schedule", "sync/graph",
+        "sync/engine", "sync/over_mpi"],
 }
 
 # The folders or files that may include a foreign header, as prefixes of the path.

@@ -7,13 +7,16 @@
 #include <bit>
 #include <chrono>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lmdbio/api/c/c_struct.h"
 #include "lmdbio/api/c/sync_handles.h"
 #include "lmdbio/sync/graph/graph.h"
+#include "lmdbio/sync/schedule/compute_order.h"
 
 using namespace lmdbio;       // NOLINT: the whole file translates between C and C++
 using namespace lmdbio::api;  // NOLINT
@@ -153,6 +156,46 @@ Result<sync::Graph> GraphOf(const SyncHandle& handle, const lmdbio_sync_request*
     graph.AddEdge(from, to);
   }
   return graph;
+}
+
+// The arrays are copied, so the caller may free them.
+Result<std::vector<sync::ComputeNode>> NodesOf(const lmdbio_sync_compute_graph& graph) {
+  if ((graph.costs_ns == nullptr && graph.node_count > 0) ||
+      (graph.edges == nullptr && graph.edge_count > 0) ||
+      (graph.gradients == nullptr && graph.gradient_count > 0)) {
+    return Fail(ErrorCode::kInvalidArgument, "graph: costs_ns, edges or gradients is NULL");
+  }
+  std::vector<sync::ComputeNode> nodes(graph.node_count);
+  for (size_t i = 0; i < graph.node_count; ++i) nodes[i].cost_ns = graph.costs_ns[i];
+  for (size_t i = 0; i < graph.edge_count; ++i) {
+    const uint32_t to = graph.edges[2 * i + 1];
+    if (to >= graph.node_count) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("edge {}: there is no node {}; the graph has {} nodes", i, to,
+                              graph.node_count));
+    }
+    nodes[to].needs.push_back(graph.edges[2 * i]);
+  }
+  return nodes;
+}
+
+Result<sync::ComputeOrder> OrderOf(const lmdbio_sync_compute_graph* c_graph) {
+  if (c_graph == nullptr) return Fail(ErrorCode::kInvalidArgument, "graph is NULL");
+  LMDBIO_TRY(const lmdbio_sync_compute_graph graph,
+             CompleteStruct("graph", "LMDBIO_SYNC_COMPUTE_GRAPH_INIT", c_graph));
+  LMDBIO_TRY(const std::vector<sync::ComputeNode> nodes, NodesOf(graph));
+  return sync::OrderComputing(nodes, {graph.gradients, graph.gradient_count});
+}
+
+void Lend(sync::ComputeOrder order, LentComputeOrder& to) {
+  to.gradients.assign(order.gradients.begin(), order.gradients.end());
+  to.nodes = std::move(order.nodes);
+  to.edges.clear();
+  for (const sync::ComputeEdge& edge : order.edges) {
+    to.edges.insert(to.edges.end(), {edge.from, edge.to});
+  }
+  to.order = {to.gradients.data(), to.gradients.size(), to.nodes.data(),
+              to.nodes.size(),     to.edges.data(),     order.edges.size()};
 }
 
 // Waits for an operation by `wait`, which returns whether it is over.
@@ -307,6 +350,19 @@ int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* n
     const auto graph = GraphOf(handle, nodes, node_count, edges, edge_count);
     if (!graph) return handle.Keep(graph.error());
     return Told(handle, handle.synchronizer->SetGraph(*graph));
+  });
+}
+
+int lmdbio_sync_order_computing(lmdbio_sync* sync, const lmdbio_sync_compute_graph* graph,
+                                const lmdbio_sync_compute_order** out_order) {
+  return WithSync(sync, [&](SyncHandle& handle) -> int {
+    if (out_order == nullptr) return handle.Keep(LMDBIO_INVALID_ARGUMENT, "out_order is NULL");
+    Result<sync::ComputeOrder> order = OrderOf(graph);
+    if (!order) return handle.Keep(order.error());
+    LentComputeOrder& lent = handle.lent().compute_order;
+    Lend(std::move(*order), lent);
+    *out_order = &lent.order;
+    return LMDBIO_OK;
   });
 }
 

@@ -353,6 +353,53 @@ LMDBIO_API int lmdbio_sync_submit_group(lmdbio_sync* sync,
 LMDBIO_API int lmdbio_sync_set_graph(lmdbio_sync* sync, const lmdbio_sync_request* const* nodes,
                                      size_t node_count, const uint32_t* edges, size_t edge_count);
 
+/* A graph of the program with the costs of its nodes. */
+typedef struct lmdbio_sync_compute_graph {
+  size_t struct_size;      /* LMDBIO_SYNC_COMPUTE_GRAPH_INIT sets it */
+  const int64_t* costs_ns; /* [node_count] the least time of each node of several iterations */
+  size_t node_count;       /* numbers of nodes count from 0 */
+  const uint32_t* edges;   /* [2 * edge_count] pairs of nodes: the second one needs the first one */
+  size_t edge_count;
+  const uint32_t* gradients; /* [gradient_count] nodes that compute gradients, each once */
+  size_t gradient_count;
+} lmdbio_sync_compute_graph;
+
+#ifdef __cplusplus
+static inline lmdbio_sync_compute_graph lmdbio_sync_compute_graph_init() {
+  lmdbio_sync_compute_graph graph = lmdbio_sync_compute_graph();
+  graph.struct_size = sizeof(lmdbio_sync_compute_graph);
+  return graph;
+}
+#define LMDBIO_SYNC_COMPUTE_GRAPH_INIT lmdbio_sync_compute_graph_init()
+#else
+#define LMDBIO_SYNC_COMPUTE_GRAPH_INIT \
+  { .struct_size = sizeof(lmdbio_sync_compute_graph) }
+#endif
+
+/* An order of computing in which gradients are ready early. */
+typedef struct lmdbio_sync_compute_order {
+  const uint32_t* gradients; /* [gradient_count] positions in the gradients of the graph, in the
+                                order of their completion */
+  size_t gradient_count;
+  const uint32_t* nodes; /* [node_count] all nodes, in an order that the graph and the new edges
+                            allow */
+  size_t node_count;
+  const uint32_t* edges; /* [2 * edge_count] new edges, as those of the graph. With them the program
+                            has no other order of its gradients */
+  size_t edge_count;
+} lmdbio_sync_compute_order;
+
+/* Orders the computing of a program that owns its graph: the gradient that needs the least time of
+ * computing comes first, what it needs counts as computed, and so on. All ranks should compute in
+ * one order: pass the costs of one rank on all of them. Neither waits nor tells other ranks.
+ * graph      read during the call only
+ * out_order  valid, with all it points to, as in rule 2
+ * Errors     LMDBIO_INVALID_ARGUMENT  a cycle; no such node; a gradient twice; a cost below 0, or
+ *                                     all of them above 2^56 ns */
+LMDBIO_API int lmdbio_sync_order_computing(lmdbio_sync* sync,
+                                           const lmdbio_sync_compute_graph* graph,
+                                           const lmdbio_sync_compute_order** out_order);
+
 /* Returns whether an operation is done or has failed. Never waits.
  * out_is_done  1 or 0 */
 LMDBIO_API int lmdbio_sync_op_test(lmdbio_sync_op* op, int* out_is_done);

@@ -11,6 +11,7 @@
 #include <shared_mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lmdbio/api/c/c_sync_options.h"
 #include "lmdbio/api/c/handle_table.h"
@@ -22,11 +23,20 @@
 
 namespace lmdbio::api {
 
+// The memory that a lmdbio_sync_compute_order points to.
+struct LentComputeOrder {
+  std::vector<uint32_t> gradients;
+  std::vector<uint32_t> nodes;
+  std::vector<uint32_t> edges;  // pairs
+  lmdbio_sync_compute_order order = {};
+};
+
 // The last failure and the last results of one thread on a handle.
 struct SyncResults : ThreadFailure {
   std::string description;
   std::string record;
   lmdbio_sync_counters counters = {};
+  LentComputeOrder compute_order;
 };
 
 struct SyncHandle : SharedHandleState<SyncResults> {

@@ -171,6 +171,80 @@ static void test_graph_memory_and_what_is_seen(void) {
   CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
 }
 
+/* --- Order of computing --------------------------------------------------------------------- */
+
+static void refuse_graph(lmdbio_sync* sync, const lmdbio_sync_compute_graph* graph,
+                         const char* word) {
+  const lmdbio_sync_compute_order* order = NULL;
+  CHECK_STATUS(LMDBIO_INVALID_ARGUMENT, lmdbio_sync_order_computing(sync, graph, &order), word);
+  CHECK(order == NULL);
+  expect_words(lmdbio_sync_message(sync), word);
+}
+
+static int has_numbers(const uint32_t* numbers, size_t count, const uint32_t* expected) {
+  return memcmp(numbers, expected, count * sizeof *numbers) == 0;
+}
+
+/* Node 0 begins two branches: 1, and 2 with 3. 4 needs nothing, and is no gradient. */
+static void test_order_of_computing(void) {
+  lmdbio_sync* sync = open_sync(NULL);
+  const int64_t costs[] = {5, 10, 3, 2, 1};
+  const uint32_t edges[] = {0, 1, 0, 2, 2, 3};
+  const uint32_t gradients[] = {1, 3};
+  lmdbio_sync_compute_graph graph = LMDBIO_SYNC_COMPUTE_GRAPH_INIT;
+  graph.costs_ns = costs;
+  graph.node_count = 5;
+  graph.edges = edges;
+  graph.edge_count = 3;
+  graph.gradients = gradients;
+  graph.gradient_count = 2;
+  const lmdbio_sync_compute_order* order = NULL;
+  CHECK_STATUS(LMDBIO_OK, lmdbio_sync_order_computing(sync, &graph, &order),
+               lmdbio_sync_message(sync));
+  CHECK(order->gradient_count == 2 && order->node_count == 5 && order->edge_count == 1);
+  CHECK(has_numbers(order->gradients, 2, (const uint32_t[]){1, 0}));
+  CHECK(has_numbers(order->nodes, 5, (const uint32_t[]){0, 2, 3, 1, 4}));
+  CHECK(has_numbers(order->edges, 2, (const uint32_t[]){3, 1}));
+  graph.gradient_count = 1; /* the memory of the last result is used again */
+  CHECK(lmdbio_sync_order_computing(sync, &graph, &order) == LMDBIO_OK);
+  CHECK(order->gradient_count == 1 && order->edge_count == 0);
+  CHECK(has_numbers(order->nodes, 5, (const uint32_t[]){0, 1, 2, 3, 4}));
+  CHECK(lmdbio_sync_order_computing(sync, &graph, NULL) == LMDBIO_INVALID_ARGUMENT);
+  lmdbio_sync_compute_graph none = LMDBIO_SYNC_COMPUTE_GRAPH_INIT;
+  CHECK(lmdbio_sync_order_computing(sync, &none, &order) == LMDBIO_OK && order->node_count == 0);
+
+  refuse_graph(sync, NULL, "graph is NULL");
+  const uint32_t cycle[] = {1, 2, 2, 1}, to_nobody[] = {0, 5}, from_nobody[] = {5, 0};
+  const uint32_t twice[] = {1, 1};
+  lmdbio_sync_compute_graph wrong = graph;
+  wrong.edges = cycle;
+  wrong.edge_count = 2;
+  refuse_graph(sync, &wrong, "the graph has a cycle");
+  wrong.edge_count = 1;
+  wrong.edges = to_nobody;
+  refuse_graph(sync, &wrong, "edge 0: there is no node 5; the graph has 5 nodes");
+  wrong.edges = from_nobody;
+  refuse_graph(sync, &wrong, "node 0 needs node 5, and the graph has 5 nodes");
+  wrong.edges = NULL;
+  refuse_graph(sync, &wrong, "edges or gradients is NULL");
+  wrong = graph;
+  wrong.costs_ns = NULL;
+  refuse_graph(sync, &wrong, "costs_ns, edges");
+  wrong.costs_ns = (const int64_t[]){1, 1, -1, 1, 1};
+  refuse_graph(sync, &wrong, "node 2: it costs -1 ns");
+  wrong = graph;
+  wrong.gradients = twice;
+  wrong.gradient_count = 2;
+  refuse_graph(sync, &wrong, "node 1 is a gradient already");
+  wrong.gradients = NULL;
+  refuse_graph(sync, &wrong, "gradients is NULL");
+  wrong = graph;
+  wrong.struct_size = 3;
+  refuse_graph(sync, &wrong, "LMDBIO_SYNC_COMPUTE_GRAPH_INIT");
+  CHECK(lmdbio_sync_close(sync) == LMDBIO_OK);
+  CHECK(lmdbio_sync_order_computing(sync, &graph, &order) == LMDBIO_BAD_HANDLE);
+}
+
 /* --- Callbacks ------------------------------------------------------------------------------ */
 
 struct called {
@@ -501,6 +575,7 @@ int main(void) {
   test_sums();
   test_every_operation();
   test_graph_memory_and_what_is_seen();
+  test_order_of_computing();
   test_callbacks();
   test_threads();
   test_wrong_handles();
