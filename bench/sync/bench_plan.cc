@@ -68,6 +68,18 @@ std::set<BenchRunKind> ReadKinds(const Invocation& invocation) {
   return kinds;
 }
 
+bool ReadIsGreedy(const Invocation& invocation) {
+  const auto& order = invocation.option<std::string>("backward-order");
+  if (order != "network" && order != "greedy") {
+    throw Misuse(
+        fmt::format("--backward-order: '{}' is unknown; expected network or greedy", order));
+  }
+  if (order == "greedy" && invocation.has("shuffle")) {
+    throw Misuse("--backward-order greedy: with --shuffle the order is random");
+  }
+  return order == "greedy";
+}
+
 std::vector<std::string> ReadAloneNames(const Invocation& invocation,
                                         const std::vector<std::string>& variant_names) {
   std::vector<std::string> names = SplitAtCommas(invocation.option<std::string>("alone-of"));
@@ -107,6 +119,9 @@ void DescribeBenchOptions(po::options_description_easy_init option) {
   option("accelerator",
          "the thread of each rank sleeps while an accelerator computes; it writes the gradients");
   option("shuffle", "ranks compute independent layers in different orders");
+  option("backward-order", po::value<std::string>()->default_value("network"),
+         "order of the layers of a backward pass in networks with branches: network, from the last "
+         "one to the first one, or greedy, which has gradients ready early (Hashemi et al. 4.1)");
   option("input-threads", po::value<Whole>()->default_value({0}),
          "threads of each rank that prepare batches meanwhile");
   option("input-duty", po::value<double>()->default_value(0.5),
@@ -166,6 +181,7 @@ BenchPlan ReadPlan(const Invocation& invocation, int rank) {
     // Another seed on each rank, so that the ranks have their gradients in different orders.
     plan.work.options.shuffle_seed = plan.seed * 1000 + static_cast<uint64_t>(rank);
   }
+  plan.work.is_backward_greedy = ReadIsGreedy(invocation);
   plan.work.options.input.thread_count = Count(invocation, "input-threads", 0, 64);
   plan.work.input_duty = Number(invocation, "input-duty", 0, 1);
   plan.work.input_batch_ms = Number(invocation, "input-batch-ms", 0, 1e6) * plan.scale;
@@ -223,6 +239,7 @@ ordered_json DescribeSettings(const BenchPlan& plan, const RunStage& stage) {
           {"threads", plan.work.options.threads},
           {"has_accelerator", plan.work.has_accelerator},
           {"is_shuffled", plan.work.options.shuffle_seed.has_value()},
+          {"is_backward_greedy", plan.work.is_backward_greedy},
           {"input_threads", plan.work.options.input.thread_count},
           {"input_duty", plan.work.input_duty},
           {"input_batch_ms", plan.work.input_batch_ms},

@@ -26,6 +26,7 @@ struct WorkPlan {
   double input_batch_ms = 0;    // 0: by input_duty
   double units_per_second = 0;  // 0: not yet measured
   bool has_accelerator = false;
+  bool is_backward_greedy = false;  // layers/backward_order.h; else as the network has them
   WorkloadOptions options;
 };
 

@@ -28,6 +28,7 @@
 #include "bench/loader/mpi_run.h"
 #include "bench/sync/bench_plan.h"
 #include "bench/sync/gradient_sync.h"
+#include "bench/sync/layers/backward_order.h"
 #include "bench/sync/layers/layer_network.h"
 #include "bench/sync/sync_report.h"
 #include "bench/sync/sync_run.h"
@@ -243,6 +244,7 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
   bench::WorkloadOptions work = plan.work.options;
   work.units = bench::UnitsOf(bench::ComputeMs(plan.work, network), plan.work);
   if (plan.work.has_accelerator) work.accelerator_units_per_second = plan.work.units_per_second;
+  if (plan.work.is_backward_greedy) work.backward_order = bench::GreedyBackwardOrder(network);
   bench::Workload workload(network, work);
   bench::RunStage stage{group,
                         host,

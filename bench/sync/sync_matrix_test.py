@@ -189,6 +189,23 @@ class MatrixTest(unittest.TestCase):
         # No wire is faster than it was set.
         self.assertLessEqual(float(line.split()[-2]), 1000)
 
+    def test_orders_of_the_backward_pass(self):
+        words = ("--ranks", "2", "--waits", "yield", "--networks", "googlenet", "--variants",
+                 "none,lmdbio:topo", "--baseline", "none", "--kinds", "train", "--no-ddp",
+                 "--no-horovod", "--backward-order")
+        for order, said in ((("best",), "--backward-order: 'best' is unknown; expected network or"),
+                            (("greedy", "--shuffle"), "with --shuffle the order is random")):
+            with self.subTest(order=order):
+                result = self.run_matrix(*words, *order)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(said, result.stderr)
+        result = self.run_matrix(*words, "greedy")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        matrix = json.loads((self.out / "matrix.json").read_text(encoding="utf-8"))
+        (network,) = matrix["cells"][0]["networks"]
+        self.assertTrue(network["settings"]["is_backward_greedy"])
+        self.check_runs(network["runs"])
+
     def test_kinds_of_runs(self):
         words = ("--ranks", "2", "--waits", "yield", "--networks", "alexnet", "--variants",
                  "none,lmdbio:topo", "--baseline", "lmdbio:topo", "--no-ddp", "--kinds")

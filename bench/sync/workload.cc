@@ -119,7 +119,7 @@ uint64_t Accelerator::Compute(uint64_t units) {
 Workload::Workload(const LayerNetwork& network, const WorkloadOptions& options)
     : network_(network),
       words_(WorkWords()),
-      schedule_(network, options.shuffle_seed),
+      schedule_(network, options.shuffle_seed, options.backward_order),
       input_(options.input) {
   const auto units = static_cast<double>(options.units);
   units_ = {Divide(network, units * kForwardShare), Divide(network, units * (1 - kForwardShare))};

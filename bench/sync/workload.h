@@ -67,6 +67,9 @@ struct WorkloadOptions {
   // The threads compute layers in a random order that respects the edges, so ranks have their
   // gradients in different orders. Empty: the order of the network.
   std::optional<uint64_t> shuffle_seed = std::nullopt;
+  // [layers] otherwise: of several layers that can be computed in a backward pass, the first one
+  // here is taken. Empty: from the last layer to the first one
+  std::vector<uint32_t> backward_order = {};
   InputOptions input = {};  // threads that prepare batches meanwhile
 };
 

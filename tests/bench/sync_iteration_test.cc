@@ -22,6 +22,7 @@
 #include "bench/sync/gradient_sync.h"
 #include "bench/sync/input_load.h"
 #include "bench/sync/iteration_runner.h"
+#include "bench/sync/layers/backward_order.h"
 #include "bench/sync/report/iteration_figures.h"
 #include "bench/sync/work_loop.h"
 #include "bench/sync/workload.h"
@@ -159,6 +160,20 @@ TEST_CASE("Without windows an iteration waits for all gradients after its backwa
     CHECK(TakeEvents() == Events{"forward 0", "forward 1", "forward 2", "forward 3", "backward 3",
                                  "submit 3", "backward 2", "backward 1", "submit 1", "submit 2",
                                  "backward 0", "submit 0", "wait for 4 left"});
+  }
+}
+
+// Layer 1 has gradients, and layer 2 has none; both are as long.
+TEST_CASE("A greedy backward pass has its gradients ready first", "[iteration]") {
+  WorkloadOptions options = kOneThread;
+  options.backward_order = GreedyBackwardOrder(Diamond());
+  Rank rank(BenchRunKind::kTrain, true, options);
+  for (uint64_t iteration = 0; iteration < 2; ++iteration) {
+    Good(rank.Iterate(iteration));
+    CHECK(TakeEvents() == Events{"backward 3", "submit 3", "backward 1", "submit 1", "submit 2",
+                                 "backward 2", "backward 0", "submit 0", "wait 0", "forward 0",
+                                 "wait 1", "wait 2", "forward 1", "forward 2", "wait 3",
+                                 "forward 3", "wait for 0 left"});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "bench/sync/layers/layer_network.h"
@@ -20,9 +21,11 @@ enum class PassDirection { kForward, kBackward };
 // Threads: one at a time.
 class LayerSchedule {
  public:
-  // network       must outlive this
-  // shuffle_seed  as WorkloadOptions
-  LayerSchedule(const LayerNetwork& network, std::optional<uint64_t> shuffle_seed);
+  // network         must outlive this
+  // shuffle_seed    as WorkloadOptions
+  // backward_order  the same
+  LayerSchedule(const LayerNetwork& network, std::optional<uint64_t> shuffle_seed,
+                std::span<const uint32_t> backward_order = {});
 
   // Begins a pass. Requires: the last pass is over
   void Begin(PassDirection direction);
@@ -39,13 +42,18 @@ class LayerSchedule {
   bool Finish(const Layer& layer);
 
  private:
+  uint32_t PlaceOf(uint32_t layer) const {
+    return direction_ == PassDirection::kForward ? layer : backward_places_[layer];
+  }
+
   const LayerNetwork& network_;
   bool is_shuffled_;
   std::mt19937_64 chance_;
   PassDirection direction_ = PassDirection::kForward;
-  std::vector<uint32_t> missing_;     // [layers] layers before it that are not done
-  std::vector<uint32_t> computable_;  // sorted by position in the network
-  size_t left_count_ = 0;             // layers that are not done
+  std::vector<uint32_t> missing_;          // [layers] layers before it that are not done
+  std::vector<uint32_t> backward_places_;  // [layers] in the order of a backward pass
+  std::vector<uint32_t> computable_;       // sorted by their places in the pass
+  size_t left_count_ = 0;                  // layers that are not done
 };
 
 }  // namespace lmdbio::bench
