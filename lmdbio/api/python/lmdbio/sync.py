@@ -595,6 +595,10 @@ class Synchronizer:
         self._check(_capi.library().lmdbio_sync_shutdown(self._use()))
         self._is_shut_down = True
 
+    def is_shut_down(self) -> bool:
+        """Returns whether all ranks have called shutdown(), so that no operation is in flight."""
+        return self._is_shut_down
+
     def releases_on_close(self) -> bool:
         """Returns whether close() gives memory of the GPU back. Work of other ranks may still use
         it if they have not all called shutdown(): then it stays until the process exits."""

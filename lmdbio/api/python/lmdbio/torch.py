@@ -30,6 +30,8 @@ from lmdbio._ddp_hook import ddp_hook
 from lmdbio._errors import InvalidArgumentError, InvalidStateError, LmdbioError, PeerFailedError
 from lmdbio._hand_over import begin, check_size, collate, empty
 from lmdbio._iterable_dataset import HAND_OVER_BYTES, IterableDataset
+from lmdbio._late_updates import LateUpdates
+from lmdbio._partial_step import check_optimizer
 from lmdbio._persistent import PersistentAllreduce, let_go_of_all, wait_all, wait_all_on
 from lmdbio._torch_feed import values_as_tensor
 from lmdbio._torch_streams import CPU, Streams, streams_of
@@ -103,14 +105,18 @@ def _check_reducible(name: str, tensor: torch.Tensor, device: torch.device) -> N
 class _WatchedParameter:
     """A parameter, and the allreduce of its gradient."""
 
-    __slots__ = ("name", "parameter", "allreduce", "place", "sums", "_dtype", "_count",
-                 "_device")
+    __slots__ = ("name", "parameter", "allreduce", "place", "sums", "gradient", "is_late", "kept",
+                 "_dtype", "_count", "_device")
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, allreduce: PersistentAllreduce,
                  place: Optional[torch.Tensor]) -> None:
         self.name, self.parameter, self.allreduce, self.place = name, parameter, allreduce, place
         # With a lag: [2] the values of an iteration, and the sums of the one before it, in turn.
         self.sums: List[torch.Tensor] = []
+        # With late updates:
+        self.gradient: Optional[torch.Tensor] = None  # under way, and not in .grad
+        self.is_late = False  # the parameter waits for its update
+        self.kept: Optional[torch.Tensor] = None  # its values, while it is full of NaN
         self._dtype, self._count = parameter.dtype, parameter.numel()
         self._device = parameter.device
 
@@ -163,6 +169,12 @@ class GradientSync:
               follow w[i+1] = w[i] - step(g[i-1]), with g[i-1] taken at w[i-1], which may cost
               accuracy (Romero et al. 2.2.3). The gradients are copied twice and take three times
               the memory
+    optimizer
+              late updates: step() takes the place of synchronize(), of the optimizer's step() and
+              of zero_grad(), and returns at once. Each parameter is updated just before its module
+              computes, so its gradient has the time until then
+    check     with an optimizer: fill parameters that are not updated yet with NaN, to find reads of
+              them outside of their modules
     placed    place the gradients in the synchronizer's gradient_bytes, or device_gradient_bytes on
               a GPU, so that they are not copied before they are reduced. None: if GradientSync
               makes the synchronizer, with as many bytes as it needs; a given one needs at least
@@ -177,6 +189,11 @@ class GradientSync:
     no_sync(). A second backward pass outside of it raises RuntimeError, and the gradients of this
     step are lost: call synchronize(), then zero them. With a lag, .grad is never in flight.
 
+    With an optimizer, .grad is None from the backward pass until synchronize(), or until the late
+    update. What needs all gradients, such as clipping, comes between synchronize() and step().
+    Programs that read parameters outside of their modules call flush() first; for state_dict() of
+    the model and the optimizer GradientSync does it (lmdbio/docs/late_updates.md).
+
     On a GPU, gradients are exchanged when the stream that has computed them comes to them, and
     synchronize() makes the current stream wait for the sums. The host waits until that is enqueued.
     With device_order "event" or "mark", or device_collective "nccl", a rank that fails later may
@@ -185,10 +202,13 @@ class GradientSync:
     """
 
     def __init__(self, model: torch.nn.Module, comm: Any, average: bool = True,
-                 placed: Optional[bool] = None, lag: int = 0, **options: Any) -> None:
+                 placed: Optional[bool] = None, lag: int = 0,
+                 optimizer: Optional[torch.optim.Optimizer] = None, check: bool = False,
+                 **options: Any) -> None:
         if lag not in (0, 1):
             raise InvalidArgumentError(f"lag is {lag}; expected 0 or 1")
         self._lag = lag
+        self._check_late(model, optimizer, check)
         self._is_owner = not isinstance(comm, Synchronizer)
         self._streams = self._streams_of(model)  # None: the model is on the host
         if placed is None:
@@ -206,13 +226,28 @@ class GradientSync:
         self._synchronizer: Synchronizer = comm
         self._model = model
         try:
-            self._begin(average, placed)
+            self._begin(average, placed, optimizer, check)
         except BaseException as error:
             if self._is_owner:
                 comm.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def _begin(self, average: bool, placed: bool) -> None:
+    def _check_late(self, model: torch.nn.Module, optimizer: Any, check: bool) -> None:
+        if optimizer is None:
+            if check:
+                raise InvalidArgumentError("check=True needs optimizer=: it finds reads of "
+                                           "parameters before their late updates")
+            return
+        check_optimizer(optimizer)
+        if self._lag > 0:
+            raise InvalidArgumentError("late updates by optimizer= are those of this iteration; "
+                                       "with a lag of 1 they would be of the one before")
+        known = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        if not any(one.requires_grad and id(one) in known for one in model.parameters()):
+            raise InvalidArgumentError(
+                f"{type(optimizer).__name__} has no parameter of the model")
+
+    def _begin(self, average: bool, placed: bool, optimizer: Any, check: bool) -> None:
         model, synchronizer = self._model, self._synchronizer
         parameters = [(name, parameter) for name, parameter in model.named_parameters()
                       if parameter.requires_grad]
@@ -246,6 +281,9 @@ class GradientSync:
                                         memory_format=torch.contiguous_format))
         if self._lag > 0:
             synchronizer.check_before_join(self._check_join)
+        self._has_sums = False  # .grad has those of this iteration, by synchronize()
+        self._updates = None if optimizer is None else LateUpdates(
+            model, optimizer, self._watched, self._wait_all, check)
         self._hooks: List[Any] = []
         for watched in self._watched:
             self._watch(watched)
@@ -296,6 +334,8 @@ class GradientSync:
     # exits, which then crashes. So the failure of a peer or of the GPU waits for synchronize().
     # Other errors are those of the program.
     def _on_gradient(self, watched: _WatchedParameter) -> None:
+        if watched.gradient is not None:
+            self._refuse_gradient(watched)
         if self._is_off or self._failure is not None:
             return
         try:
@@ -304,6 +344,15 @@ class GradientSync:
             if not (isinstance(failure, PeerFailedError) or type(failure) is LmdbioError):
                 raise
             self._failure = failure
+
+    @staticmethod
+    def _refuse_gradient(watched: _WatchedParameter) -> None:
+        if watched.is_late:
+            raise InvalidStateError(
+                f"{watched.name} was read before its update, outside of the forward pass of its "
+                "module: call flush() before that")
+        raise InvalidStateError(
+            f"{watched.name} got a second gradient: call step() or synchronize() in between")
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -337,6 +386,18 @@ class GradientSync:
             allreduce.set_stream(self._streams.current())
         allreduce.submit()
         self._pending[watched.name] = allreduce
+        if self._updates is not None:
+            self._has_sums = False
+            watched.gradient, watched.parameter.grad = gradient, None
+
+    def _submit_all(self) -> None:
+        error, self._failure = self._failure, None
+        if error is not None:
+            raise error
+        if len(self._pending) < len(self._watched):
+            for watched in self._watched:
+                if watched.name not in self._pending:
+                    self._submit(watched)
 
     def _check_sendable(self, name: str, tensor: torch.Tensor) -> None:
         _check_reducible(name, tensor, CPU if tensor.is_cpu else self._device)
@@ -367,20 +428,42 @@ class GradientSync:
         Raises PeerFailedError if a rank has failed, also if the backward pass has noticed it, and
         LmdbioError if the GPU has.
         """
-        error, self._failure = self._failure, None
-        if error is not None:
-            raise error
-        if len(self._pending) < len(self._watched):
-            for watched in self._watched:
-                if watched.name not in self._pending:
-                    self._submit(watched)
+        if self._updates is not None:
+            self._updates.flush()
+        self._submit_all()
         pending, self._pending = list(self._pending.values()), {}
         if self._lag > 0:
             return self._deliver_late_sums()
+        if self._updates is not None:
+            self._has_sums = True
+            for watched in self._watched:
+                watched.parameter.grad, watched.gradient = watched.gradient, None
         self._wait_all(pending)
         for allreduce in pending:
             allreduce.keeps = None  # .grad may be dropped from now on
         return True
+
+    def step(self) -> None:
+        """Takes the place of synchronize(), of the optimizer's step() and of zero_grad(), and does
+        not wait. Each parameter is updated with the settings of now, such as the learning rate,
+        before its module computes again, or in flush(). Collective.
+
+        After synchronize() it calls the optimizer's step() at once.
+
+        Errors as synchronize(). InvalidArgumentError: the optimizer cannot update some parameters
+        before others. The forward pass, flush() and the next step() raise the errors of waiting.
+        """
+        if self._updates is None:
+            raise InvalidStateError("step() needs the optimizer: pass optimizer= to GradientSync")
+        if self._has_sums:
+            self._has_sums = False
+            self._updates.update_all()
+            return
+        self._updates.flush()
+        computed = set(self._pending)
+        self._submit_all()
+        self._pending.clear()
+        self._updates.begin(self._watched, computed)
 
     # Each allreduce of the iteration before was waited for, before the next one of its name.
     def _deliver_late_sums(self) -> bool:
@@ -411,12 +494,17 @@ class GradientSync:
                 watched.parameter.grad.copy_(watched.sums[turn])
 
     def flush(self) -> bool:
-        """With a lag: waits for the sums of the last iteration, which no synchronize() has
+        """With an optimizer: waits for the gradients of the last step(), and updates all parameters
+        that wait for them. Call it before you read parameters outside of their modules.
+
+        With a lag: waits for the sums of the last iteration, which no synchronize() has
         delivered, and copies them to .grad. Call it, and take a step of the optimizer, before a
         checkpoint, an evaluation, a join and the end.
 
-        Returns whether there were such sums.
+        Returns whether there were such sums, or parameters.
         """
+        if self._updates is not None:
+            return self._updates.flush()
         if self._pending:
             raise InvalidStateError("gradients are in flight: call synchronize() before flush()")
         if not self._has_late_sums:
@@ -427,12 +515,15 @@ class GradientSync:
         return True
 
     def check(self) -> None:
-        """Waits until the GPU has the sums that were delivered last. Call it before a checkpoint if
-        device_order is "event" or "mark", or device_collective "nccl"; with a lag after flush().
+        """Waits until the GPU has the sums that were delivered last; with an optimizer, after
+        flush(). Call it before a checkpoint if device_order is "event" or "mark", or
+        device_collective "nccl"; with a lag after flush().
 
         Raises PeerFailedError if a rank has failed and left wrong sums, and LmdbioError if the GPU
         has failed.
         """
+        if self._updates is not None:
+            self._updates.flush()
         wait_all([watched.allreduce for watched in self._watched
                   if watched.allreduce.is_enqueued()])
 
@@ -445,6 +536,8 @@ class GradientSync:
     def broadcast_parameters(self, root: int = 0) -> None:
         """Copies all parameters and buffers of rank `root` to all ranks. ValueError names the first
         tensor that cannot be sent; then none has been sent."""
+        if self._updates is not None:
+            self._updates.flush()
         tensors = [*self._model.named_parameters(), *self._model.named_buffers()]
         for name, tensor in tensors:
             self._check_sendable(name, tensor)
@@ -508,12 +601,15 @@ class GradientSync:
 
     def _detach(self) -> None:
         self._has_late_sums = False
+        if self._updates is not None:
+            self._updates.close(is_done=self._synchronizer.is_shut_down())
         for _, hook in self._hooks:
             hook.remove()
         self._hooks.clear()
         self._pending.clear()
         for watched in self._watched:
             watched.allreduce.let_go()
+            watched.gradient = None
             if watched.place is not None and watched.parameter.grad is not None:
                 watched.parameter.grad = self._copy_of(watched.parameter.grad)
             watched.place, watched.sums = None, []
