@@ -7,6 +7,7 @@
     torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb
     mpirun -n 2 train_digits.py train.lmdb test.lmdb --sync lmdbio
     torchrun --nproc_per_node 2 train_digits.py train.lmdb test.lmdb --sync lmdbio --device cuda
+    mpirun -n 2 train_digits.py train.lmdb test.lmdb --sync lmdbio --late-updates
 
 The content of a batch does not depend on the number of ranks or on --workers, so the loss does not,
 either. With --checkpoint a stopped run continues, with any number of ranks.
@@ -71,8 +72,8 @@ def make_network(seed):
 class TorchRanks:
     """One process, or the ranks of torch.distributed, which add all gradients in one message."""
 
-    def __init__(self, network):
-        self._parameters = list(network.parameters())
+    def __init__(self, network, optimizer):
+        self._parameters, self._optimizer = list(network.parameters()), optimizer
         is_one = not torch.distributed.is_initialized()
         self.rank = 0 if is_one else torch.distributed.get_rank()
         self.count = 1 if is_one else torch.distributed.get_world_size()
@@ -92,6 +93,16 @@ class TorchRanks:
             parameter.grad.copy_(part.view_as(parameter))
         return parts[-1].cpu()
 
+    def step(self, loss, record_count):
+        """Updates by the mean gradient of all records. Returns the sums of loss and records."""
+        loss.backward()
+        sums = self.sum_gradients(torch.tensor([loss.item(), record_count], dtype=torch.float64))
+        for parameter in self._parameters:
+            parameter.grad /= sums[1].item()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return sums
+
     def __enter__(self):
         return self
 
@@ -101,18 +112,23 @@ class TorchRanks:
             torch.distributed.destroy_process_group()
 
 
-class LmdbioRanks:
+class LmdbioRanks(TorchRanks):
     """The ranks of torchrun or MPI, which add each gradient as soon as it is computed."""
 
-    def __init__(self, network):
+    def __init__(self, network, optimizer):
+        self._parameters, self._optimizer = list(network.parameters()), optimizer
         comm = "env"
         if "RANK" not in os.environ:  # which torchrun and its like set
             from mpi4py import MPI
 
             comm = MPI.COMM_WORLD
-        self._gradients = lmdbio.torch.GradientSync(network, comm, average=False)
+        self._gradients = lmdbio.torch.GradientSync(network, comm, average=False,
+                                                    **self.options(optimizer))
         self._sync = self._gradients.synchronizer
         self.rank, self.count = self._sync.rank, self._sync.size
+
+    def options(self, _optimizer):
+        return {}
 
     def sum(self, tensor, name="sum"):
         self._sync.allreduce(name, tensor.numpy()).wait()
@@ -132,6 +148,23 @@ class LmdbioRanks:
         self._gradients.__exit__(*error)
 
 
+class LateRanks(LmdbioRanks):
+    """The same, but each layer waits for its gradients, and is updated, before it computes again.
+
+    Until then nobody has the gradients, so the loss is divided before the backward pass.
+    """
+
+    def options(self, optimizer):
+        return {"optimizer": optimizer, "coordinator": "caramel"}
+
+    def step(self, loss, record_count):
+        sums = self.sum(torch.tensor([loss.item(), record_count], dtype=torch.float64),
+                        "loss and records")
+        (loss / sums[1].item()).backward()
+        self._gradients.step()
+        return sums
+
+
 def device_of(name):
     """The device of this rank: the ranks of a host have its GPUs in turn."""
     if name == "cpu":
@@ -143,19 +176,13 @@ def device_of(name):
     return torch.device(name, int(rank) % gpus)
 
 
-def train_epoch(network, optimizer, batches, ranks, device):
+def train_epoch(network, batches, ranks, device):
     """The mean loss of all records, each computed with the weights before its batch."""
     total = torch.zeros(2, dtype=torch.float64)
     for images, labels in batches:
         images, labels = images.to(device), labels.to(device)
-        optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(network(images), labels, reduction="sum")
-        loss.backward()
-        sums = ranks.sum_gradients(torch.tensor([loss.item(), len(labels)], dtype=torch.float64))
-        for parameter in network.parameters():
-            parameter.grad /= sums[1].item()
-        optimizer.step()
-        total += sums
+        total += ranks.step(loss, len(labels))
     return (total[0] / total[1]).item()
 
 
@@ -193,20 +220,23 @@ def parse_options():
     parser.add_argument("--sync", choices=("torch", "lmdbio"), default="torch",
                         help="sum gradients with torch.distributed, or with lmdbio, which mpirun "
                              "can start, too")
+    parser.add_argument("--late-updates", action="store_true",
+                        help="with --sync lmdbio: update each layer just before it computes again")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda for the GPUs of this host")
     parser.add_argument("--stop-after", type=int, metavar="EPOCH", help="end after this epoch")
     options = parser.parse_args()
     checkpoint = options.checkpoint
     if checkpoint and os.path.exists(checkpoint) and not os.path.isfile(checkpoint):
         parser.error(f"--checkpoint {checkpoint}: is not a regular file")
+    if options.late_updates and options.sync != "lmdbio":
+        parser.error("--late-updates needs --sync lmdbio")
     return options
 
 
-def train(options, network, ranks, device):
+def train(options, network, optimizer, ranks, device):
     if options.batch_size % ranks.count != 0:
         raise ValueError(f"--batch-size {options.batch_size} is not a multiple of the "
                          f"{ranks.count} ranks")
-    optimizer = torch.optim.SGD(network.parameters(), options.learning_rate, momentum=0.9)
     dataset = lmdbio.torch.IterableDataset(
         options.train, options.batch_size // ranks.count, shuffle=True, seed=options.seed,
         decode=decode, num_shards=ranks.count, shard_id=ranks.rank)
@@ -221,7 +251,7 @@ def train(options, network, ranks, device):
     for epoch in range(first, min(options.epochs, options.stop_after or options.epochs)):
         if epoch > first:
             dataset.set_epoch(epoch)
-        loss = train_epoch(network, optimizer, batches, ranks, device)
+        loss = train_epoch(network, batches, ranks, device)
         accuracy = test_accuracy(network, options.test, ranks, device)
         dataset.set_epoch(epoch + 1)
         if ranks.rank == 0:
@@ -254,8 +284,10 @@ def main():
             torch.distributed.init_process_group("gloo")  # also sums tensors of CUDA
         device = device_of(options.device)
         network = make_network(options.seed).to(device)
-        with (LmdbioRanks if options.sync == "lmdbio" else TorchRanks)(network) as ranks:
-            train(options, network, ranks, device)
+        optimizer = torch.optim.SGD(network.parameters(), options.learning_rate, momentum=0.9)
+        kind = LmdbioRanks if options.sync == "lmdbio" else TorchRanks
+        with (LateRanks if options.late_updates else kind)(network, optimizer) as ranks:
+            train(options, network, optimizer, ranks, device)
     except (lmdbio.LmdbioError, ValueError, OSError) as error:
         print(f"train_digits.py: {error}", file=sys.stderr)
         return 1

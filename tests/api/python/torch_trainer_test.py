@@ -106,6 +106,16 @@ class TrainDigitsTest(unittest.TestCase):
     def test_gradients_through_lmdbio_without_mpi(self):
         self.expect_curve(self.train("--sync", "lmdbio", rank_count=2), self.alone)
 
+    def test_late_updates_change_nothing(self):
+        checkpoint = self.folder / "late"
+        options = ("--sync", "lmdbio", "--late-updates", "--checkpoint", checkpoint)
+        found = self.train(*options, "--stop-after", 3, rank_count=2)
+        found += self.train(*options, rank_count=2)
+        self.expect_curve(found, self.alone)
+        ((_, errors), code), = self.run_ranks(1, "--late-updates")
+        self.assertEqual(code, 2)
+        self.assertIn("--late-updates needs --sync lmdbio", errors)
+
     @unittest.skipUnless(importlib.util.find_spec("mpi4py"), "there is no mpi4py")
     def test_gradients_through_lmdbio_change_nothing(self):
         for rank_count in (1, 2):
