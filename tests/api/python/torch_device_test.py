@@ -52,20 +52,32 @@ def share_of_rank():
     return slice(part * COMM.rank, part * (COMM.rank + 1))
 
 
-def train(model, gradients, device, share, after_step=lambda step: None):
-    """The parameters after all steps, as bytes."""
+def batches_of(share):
     generator = torch.Generator().manual_seed(5)
+    for _ in range(STEPS):
+        images = torch.randn(BATCH, 7, generator=generator)[share].clone()
+        yield images, torch.randint(3, (BATCH,), generator=generator)[share]
+
+
+def loss_of(found, labels):
+    return torch.nn.functional.cross_entropy(found, labels)
+
+
+def parameters_of(model):
+    return torch.cat([parameter.detach().cpu().flatten() for parameter in model.parameters()])
+
+
+def train(model, gradients, device, share, after_step=lambda step: None):
+    """The parameters after all steps."""
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=False)
-    for step in range(STEPS):
-        images = torch.randn(BATCH, 7, generator=generator)[share].clone().to(device)
-        labels = torch.randint(3, (BATCH,), generator=generator)[share].to(device)
+    for step, (images, labels) in enumerate(batches_of(share)):
         optimizer.zero_grad(set_to_none=step % 2 == 0)
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        loss_of(model(images.to(device)), labels.to(device)).backward()
         if gradients is not None:
             gradients.synchronize()
         optimizer.step()
         after_step(step)
-    return torch.cat([parameter.detach().cpu().flatten() for parameter in model.parameters()])
+    return parameters_of(model)
 
 
 def host_training(**options):
@@ -108,6 +120,18 @@ class TorchDeviceTest(unittest.TestCase):
                 self.assertGreaterEqual(reduced, STEPS * 4)
                 self.assertEqual(found.numpy().tobytes(), on_host.numpy().tobytes())
                 self.assertEqual(len(set(COMM.allgather(found.numpy().tobytes()))), 1)
+
+    def test_late_updates_train_as_on_the_host(self):
+        on_host = host_training()
+        for options in ({}, {"placed": False}, STAGED):
+            model = make_model(1).to(GPU)
+            optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, foreach=False)
+            with lmdbio.torch.GradientSync(model, COMM, optimizer=optimizer, check=True, **BUFFER,
+                                           **options) as gradients:
+                for images, labels in batches_of(share_of_rank()):
+                    loss_of(model(images.to(GPU)), labels.to(GPU)).backward()
+                    gradients.step()
+            self.assertEqual(parameters_of(model).numpy().tobytes(), on_host.numpy().tobytes())
 
     def test_nothing_waits_for_the_gpu_and_memory_does_not_grow(self):
         counts, used = [], []
