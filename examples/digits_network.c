@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { WEIGHT_COUNT = sizeof(struct network) / sizeof(double) };
-
 static const double kMomentum = 0.9;
 
 /* The activations of the network for one digit. */
@@ -38,14 +36,33 @@ void network_init(struct network* network, uint64_t seed) {
   }
 }
 
+double* network_part(struct network* network, enum network_part part, int* out_count) {
+  switch (part) {
+    case HIDDEN:
+      *out_count = HIDDEN_COUNT * PIXEL_COUNT;
+      return network->hidden[0];
+    case HIDDEN_BIAS:
+      *out_count = HIDDEN_COUNT;
+      return network->hidden_bias;
+    case OUTPUT:
+      *out_count = LABEL_COUNT * HIDDEN_COUNT;
+      return network->output[0];
+    default:
+      *out_count = LABEL_COUNT;
+      return network->output_bias;
+  }
+}
+
 static void forward(const struct network* network, const struct digit* digit,
-                    struct activity* out) {
+                    layer_hook* before_layer, void* context, struct activity* out) {
+  before_layer(context, 0);
   for (int p = 0; p < PIXEL_COUNT; ++p) out->pixels[p] = (double)digit->pixels[p] / PIXEL_MAX;
   for (int h = 0; h < HIDDEN_COUNT; ++h) {
     double sum = network->hidden_bias[h];
     for (int p = 0; p < PIXEL_COUNT; ++p) sum += network->hidden[h][p] * out->pixels[p];
     out->hidden[h] = sum > 0 ? sum : 0;
   }
+  before_layer(context, 1);
   for (int l = 0; l < LABEL_COUNT; ++l) {
     out->output[l] = network->output_bias[l];
     for (int h = 0; h < HIDDEN_COUNT; ++h) {
@@ -62,9 +79,14 @@ static int largest(const double output[LABEL_COUNT]) {
   return label;
 }
 
+static void wait_for_nothing(void* context, int layer) {
+  (void)context;
+  (void)layer;
+}
+
 int network_guess(const struct network* network, const struct digit* digit) {
   struct activity activity;
-  forward(network, digit, &activity);
+  forward(network, digit, wait_for_nothing, NULL, &activity);
   return largest(activity.output);
 }
 
@@ -81,9 +103,9 @@ static double output_slope(double output[LABEL_COUNT], int label) {
 }
 
 double network_add_gradient(const struct network* network, const struct digit* digit,
-                            struct network* gradient) {
+                            struct network* gradient, layer_hook* before_layer, void* context) {
   struct activity activity;
-  forward(network, digit, &activity);
+  forward(network, digit, before_layer, context, &activity);
   const double loss = output_slope(activity.output, digit->label);
   const double* slope = activity.output;
   for (int l = 0; l < LABEL_COUNT; ++l) {
@@ -100,12 +122,13 @@ double network_add_gradient(const struct network* network, const struct digit* d
   return loss;
 }
 
-void network_step(struct network* network, struct network* velocity, const struct network* gradient,
-                  double rate) {
-  double* weights = (double*)network;
-  double* speeds = (double*)velocity;
-  const double* slopes = (const double*)gradient;
-  for (int i = 0; i < WEIGHT_COUNT; ++i) {
+void network_step(struct network* network, struct network* velocity, struct network* gradient,
+                  enum network_part part, double rate) {
+  int count = 0;
+  double* weights = network_part(network, part, &count);
+  double* speeds = network_part(velocity, part, &count);
+  const double* slopes = network_part(gradient, part, &count);
+  for (int i = 0; i < count; ++i) {
     speeds[i] = kMomentum * speeds[i] - rate * slopes[i];
     weights[i] += speeds[i];
   }

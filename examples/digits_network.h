@@ -23,17 +23,27 @@ struct network {
 /* Sets weights that depend only on the seed, so all ranks draw the same. */
 void network_init(struct network* network, uint64_t seed);
 
+/* The parts of a network, and of its gradient, in the order in which a digit passes them. */
+enum network_part { HIDDEN, HIDDEN_BIAS, OUTPUT, OUTPUT_BIAS, PART_COUNT };
+
+/* The numbers of a part.
+ * out_count  how many there are */
+double* network_part(struct network* network, enum network_part part, int* out_count);
+
+/* Called before a layer reads its weights: the hidden layer (0) or the output layer (1). */
+typedef void layer_hook(void* context, int layer);
+
 /* Adds the gradient of the loss for one digit to *gradient.
  * Returns  the loss */
 double network_add_gradient(const struct network* network, const struct digit* digit,
-                            struct network* gradient);
+                            struct network* gradient, layer_hook* before_layer, void* context);
 
 /* The label that the network assigns to the digit. */
 int network_guess(const struct network* network, const struct digit* digit);
 
-/* One step of gradient descent.
+/* One step of gradient descent, for one part.
  * rate  the learning rate, divided by the number of records in the sum of gradients */
-void network_step(struct network* network, struct network* velocity, const struct network* gradient,
-                  double rate);
+void network_step(struct network* network, struct network* velocity, struct network* gradient,
+                  enum network_part part, double rate);
 
 #endif /* LMDBIO_EXAMPLES_DIGITS_NETWORK_H_ */

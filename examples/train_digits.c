@@ -6,8 +6,9 @@
  *
  * Every rank has the whole network. A rank gets its share of each batch from lmdbio and adds the
  * gradients of these records. The synchronizer of lmdbio then adds the gradients of all ranks,
- * layer by layer, and every rank makes the same step. The content of a batch does not depend on the
- * number of ranks, so the loss does not, either.
+ * layer by layer, while the next batch is read. A layer waits for its own sums, and makes its step,
+ * before it computes again, so every rank has the same weights then. The content of a batch does
+ * not depend on the number of ranks, so the loss does not, either.
  *
  * A rank that cannot continue records the reason (fail) and still joins the next collective call,
  * in which all ranks learn of it. So no rank waits for a rank that has left. If the synchronizer of
@@ -44,7 +45,8 @@ static const char kHelp[] =
     "  --checkpoint FILE            write FILE after each epoch; if it exists, training continues\n"
     "                               from it, with any number of ranks\n"
     "  --stop-after E               end after epoch E, as if the job had been stopped there\n"
-    "  --coordinator C (=topo)      order of gradients: topo, cache, horovod or hierarchical\n"
+    "  --coordinator C (=topo)      order of gradients: topo, caramel, cache, horovod or\n"
+    "                               hierarchical\n"
     "  --pacing P (=event)          begin of rounds: event, cycle, gs or nbcs\n"
     "  --collective M (=auto)       algorithm: auto, shm, ring, halving, direct, or mpi (needs\n"
     "                               MPI_THREAD_MULTIPLE)\n"
@@ -80,8 +82,12 @@ struct trainer {
 
   lmdbio_loader* loader;
   lmdbio_sync* sync;
-  struct batch_sums* sums;   /* in memory of the synchronizer, where nothing need be copied */
-  struct digit* test_digits; /* [test_count] of this rank */
+  struct batch_sums* sums; /* [2] of the batches in turn, in memory of the synchronizer, where
+                              nothing need be copied */
+  int turn;                /* of the two: the sums of this batch */
+  double step_rate;        /* of the last batch, whose steps some parts have not made yet */
+  lmdbio_sync_op* ops[PART_COUNT]; /* their sums; NULL: the step was made */
+  struct digit* test_digits;       /* [test_count] of this rank */
   uint64_t test_count;
   struct checkpoint now; /* the network, and how far it is */
 };
@@ -113,41 +119,64 @@ static bool agree(const struct trainer* trainer) {
   return first == trainer->rank_count;
 }
 
-/* Collective. Computes the sums over all ranks in place. It submits all tensors before it awaits
- * one, like a trainer that submits each layer when its gradient is ready.
+/* Waits for an operation and closes it.
+ * Returns  false, with the reason recorded, if the synchronizer has failed and was closed */
+static bool finish_op(struct trainer* trainer, lmdbio_sync_op* op) {
+  const bool is_done = lmdbio_sync_op_wait(op) == LMDBIO_OK;
+  if (!is_done) {
+    fail(trainer, "%s", lmdbio_sync_op_message(op));
+    close_sync(trainer);
+  }
+  (void)lmdbio_sync_op_close(op);
+  return is_done;
+}
+
+/* A layer_hook of a trainer. Makes the step of the last batch, if it was not made yet. */
+static void finish_layer(void* context, int layer) {
+  struct trainer* trainer = context;
+  struct network* gradient = &trainer->sums[1 - trainer->turn].gradient;
+  const int first = layer == 0 ? HIDDEN : OUTPUT; /* and its bias behind it */
+  for (int part = first; part < first + 2; ++part) {
+    lmdbio_sync_op* op = trainer->ops[part];
+    trainer->ops[part] = NULL;
+    if (op == NULL || !finish_op(trainer, op)) continue;
+    network_step(&trainer->now.weights, &trainer->now.velocity, gradient, (enum network_part)part,
+                 trainer->step_rate);
+  }
+}
+
+static void finish_layers(struct trainer* trainer) {
+  finish_layer(trainer, 0);
+  finish_layer(trainer, 1);
+}
+
+static lmdbio_sync_op* submit(struct trainer* trainer, const char* name, double* values,
+                              int count) {
+  lmdbio_sync_op* op = NULL;
+  if (trainer->sync != NULL &&
+      lmdbio_sync_allreduce(trainer->sync, name, values, count, LMDBIO_FLOAT64, &op) != LMDBIO_OK) {
+    fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
+    close_sync(trainer);
+  }
+  return op;
+}
+
+/* Collective. Begins to compute the sums over all ranks in place, from the last layer to the first,
+ * like a trainer that submits each layer when its gradient is ready. It awaits only the loss and
+ * the failures; finish_layer does the rest. The other half of the sums is that of the next batch.
  * Returns  false, with the reason recorded, if the synchronizer has failed and was closed */
 static bool sum_over_ranks(struct trainer* trainer) {
-  struct batch_sums* sums = trainer->sums;
-  struct network* gradient = &sums->gradient;
-  const struct tensor {
-    const char* name;
-    double* values;
-    size_t size_bytes;
-  } tensors[] = {
-      {"output", gradient->output[0], sizeof gradient->output},
-      {"output_bias", gradient->output_bias, sizeof gradient->output_bias},
-      {"hidden", gradient->hidden[0], sizeof gradient->hidden},
-      {"hidden_bias", gradient->hidden_bias, sizeof gradient->hidden_bias},
-      {"loss and failures", &sums->loss, 2 * sizeof(double)},
-  };
-  enum { TENSOR_COUNT = sizeof tensors / sizeof *tensors };
-  lmdbio_sync_op* ops[TENSOR_COUNT] = {NULL};
-  for (int t = 0; t < TENSOR_COUNT && trainer->sync != NULL; ++t) {
-    const int64_t count = (int64_t)(tensors[t].size_bytes / sizeof(double));
-    if (lmdbio_sync_allreduce(trainer->sync, tensors[t].name, tensors[t].values, count,
-                              LMDBIO_FLOAT64, &ops[t]) != LMDBIO_OK) {
-      fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
-      close_sync(trainer);
-    }
+  static const char* const names[] = {"hidden", "hidden_bias", "output", "output_bias"};
+  finish_layers(trainer); /* no record of the batch was here, or nothing is left */
+  struct batch_sums* sums = &trainer->sums[trainer->turn];
+  lmdbio_sync_op* loss = submit(trainer, "loss and failures", &sums->loss, 2);
+  for (int part = PART_COUNT - 1; part >= 0; --part) {
+    int count = 0;
+    double* values = network_part(&sums->gradient, (enum network_part)part, &count);
+    trainer->ops[part] = submit(trainer, names[part], values, count);
   }
-  for (int t = 0; t < TENSOR_COUNT; ++t) {
-    if (ops[t] != NULL && lmdbio_sync_op_wait(ops[t]) != LMDBIO_OK) {
-      fail(trainer, "%s", lmdbio_sync_op_message(ops[t]));
-      close_sync(trainer);
-    }
-    (void)lmdbio_sync_op_close(ops[t]);
-  }
-  return trainer->sync != NULL;
+  trainer->turn = 1 - trainer->turn;
+  return loss != NULL && finish_op(trainer, loss) && trainer->sync != NULL;
 }
 
 /* --- Options -------------------------------------------------------------------------------- */
@@ -314,10 +343,10 @@ static bool open_sync(struct trainer* trainer) {
   options.coordinator = trainer->arguments.coordinator;
   options.pacing = trainer->arguments.pacing;
   options.collective = trainer->arguments.collective;
-  options.gradient_bytes = sizeof *trainer->sums;
+  options.gradient_bytes = 2 * sizeof *trainer->sums;
   void* memory = NULL;
   if (lmdbio_sync_open_mpi(MPI_COMM_WORLD, &options, &trainer->sync) != LMDBIO_OK ||
-      lmdbio_sync_place(trainer->sync, sizeof *trainer->sums, &memory) != LMDBIO_OK) {
+      lmdbio_sync_place(trainer->sync, 2 * sizeof *trainer->sums, &memory) != LMDBIO_OK) {
     fail(trainer, "%s", lmdbio_sync_message(trainer->sync));
   }
   trainer->sums = memory;
@@ -347,11 +376,12 @@ static bool begin(struct trainer* trainer) {
 /* --- Training ------------------------------------------------------------------------------- */
 
 static void add_batch(struct trainer* trainer, const lmdbio_batch* batch) {
-  struct batch_sums* sums = trainer->sums;
+  struct batch_sums* sums = &trainer->sums[trainer->turn];
   for (size_t i = 0; i < batch->record_count; ++i) {
     struct digit digit;
     if (!take_digit(trainer, trainer->arguments.train_path, &batch->records[i], &digit)) return;
-    sums->loss += network_add_gradient(&trainer->now.weights, &digit, &sums->gradient);
+    sums->loss +=
+        network_add_gradient(&trainer->now.weights, &digit, &sums->gradient, finish_layer, trainer);
   }
 }
 
@@ -360,7 +390,7 @@ static void add_batch(struct trainer* trainer, const lmdbio_batch* batch) {
 static bool train_epoch(struct trainer* trainer, double* out_loss) {
   double loss = 0, record_count = 0;
   for (bool is_over = false; !is_over;) {
-    struct batch_sums* sums = trainer->sums;
+    struct batch_sums* sums = &trainer->sums[trainer->turn];
     memset(sums, 0, sizeof *sums);
     const lmdbio_batch* batch = NULL;
     if (lmdbio_next(trainer->loader, &batch) == LMDBIO_OK) {
@@ -372,12 +402,12 @@ static bool train_epoch(struct trainer* trainer, double* out_loss) {
     if (!sum_over_ranks(trainer) || sums->failure_count > 0) return agree(trainer);
 
     const double batch_count = (double)batch->global_record_count;
-    network_step(&trainer->now.weights, &trainer->now.velocity, &sums->gradient,
-                 trainer->arguments.learning_rate / batch_count);
+    trainer->step_rate = trainer->arguments.learning_rate / batch_count;
     loss += sums->loss;
     record_count += batch_count;
     is_over = batch->ends_epoch != 0;
   }
+  finish_layers(trainer); /* for the test, and for the checkpoint */
   *out_loss = loss / record_count;
   if (!isfinite(*out_loss)) fail(trainer, "the loss is not finite: lower the --learning-rate");
   ++trainer->now.epoch_count;
@@ -446,6 +476,7 @@ static bool end_sync(struct trainer* trainer) {
 /* Collective. */
 static bool run(struct trainer* trainer) {
   const bool is_done = begin(trainer) && train(trainer) && end_sync(trainer);
+  for (int part = 0; part < PART_COUNT; ++part) (void)lmdbio_sync_op_close(trainer->ops[part]);
   close_sync(trainer);
   (void)lmdbio_close(trainer->loader); /* refuses only what is no handle */
   free(trainer->test_digits);
