@@ -11,6 +11,7 @@ import time
 import unittest
 import unittest.mock
 import warnings
+import weakref
 
 import job
 import torch
@@ -20,6 +21,7 @@ from torch import nn
 import lmdbio
 import lmdbio.sync
 import lmdbio.torch
+from lmdbio._module_hooks import Hook
 
 COMM = job.communicator()
 SOON_S = 30  # with sanitizers on a busy machine
@@ -66,7 +68,8 @@ def loss_of_chain(model):
 
 
 def hooks_of(model):
-    return [hook for module in model.modules()
+    # Those of load_state_dict are wrapped.
+    return [getattr(hook, "hook", hook) for module in model.modules()
             for table in ("_forward_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks",
                           "_state_dict_pre_hooks")
             for hook in getattr(module, table, {}).values()]
@@ -190,6 +193,7 @@ class LateUpdatesFaultsTest(unittest.TestCase):
         for late in (copy.deepcopy(self.model), saved_model(self.model)):
             self.assertEqual(loss_of_chain(late).item(), loss_of_chain(self.model).item())
             late.load_state_dict(early.state_dict())
+            self.assertEqual({type(hook) for hook in hooks_of(late)}, {Hook})
         gradients.close()
 
     def test_closing_removes_everything(self):
@@ -211,9 +215,9 @@ class LateUpdatesFaultsTest(unittest.TestCase):
     def test_a_wrapper_of_another_package_outlives_it(self):
         gradients = self.gradients()
         inner = self.optimizer.state_dict
-        self.optimizer.state_dict = lambda: inner()
+        self.optimizer.state_dict = lambda: {"wrapped": inner()}
         gradients.close()
-        self.assertEqual(list(self.optimizer.state_dict()), ["state", "param_groups"])
+        self.assertEqual(list(self.optimizer.state_dict()["wrapped"]), ["state", "param_groups"])
 
     def test_the_first_scheduler_has_nothing_to_warn_of(self):
         scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1)
@@ -287,6 +291,62 @@ class LateUpdatesFaultsTest(unittest.TestCase):
                 loss_of_chain(self.model)
         self.expect_values(before[0])
         COMM.barrier()
+
+    @staticmethod
+    def waiting(gradients):
+        return {one.name[0] for one in gradients._watched if one.is_late}
+
+    def test_only_an_evaluation_without_gradients_updates_all(self):
+        gradients = self.gradients()
+        self.train_once(gradients)
+        self.assertEqual(self.waiting(gradients), {"0", "1", "2"})
+        with torch.no_grad():  # as in a part of a model that is computed again
+            self.model[1](torch.ones(1, 2))
+        self.assertEqual(self.waiting(gradients), {"0", "2"})
+        self.model.eval()  # as a part of a model that is not trained
+        self.model[2](torch.ones(1, 2))
+        self.assertEqual(self.waiting(gradients), {"0"})
+        self.model.train()
+        self.train_once(gradients)
+        self.model.eval()
+        with torch.no_grad():
+            self.model[1](torch.ones(1, 2))
+        self.assertEqual(self.waiting(gradients), set())
+        gradients.close()
+
+    def test_both_ways_in_turn(self):
+        gradients = self.gradients()
+        for way in ("late", "own", "late", "at once", "late", "own", "own", "at once", "late"):
+            loss_of_chain(self.model).backward()
+            if way == "late":
+                gradients.step()
+            else:
+                gradients.synchronize()
+                self.assertFalse(any(one.grad is None for one in self.model.parameters()))
+                (gradients if way == "at once" else self.optimizer).step()
+                self.optimizer.zero_grad(set_to_none=True)
+            self.assertEqual(len(self.waiting(gradients)), 3 if way == "late" else 0)
+            if way == "at once":
+                gradients.step()  # of no backward pass: zeros
+                self.assertEqual(len(self.waiting(gradients)), 3)
+        gradients.close()
+
+    def test_an_end_between_a_backward_pass_and_its_step(self):
+        before = self.values()
+        with lmdbio.torch.GradientSync(self.model, COMM, optimizer=self.optimizer,
+                                       placed=True) as gradients:
+            loss_of_chain(self.model).backward()
+        with self.assertRaisesRegex(ValueError, "closed"):  # placed memory was given back
+            gradients.synchronizer.counters()
+        self.assertEqual(self.values(), before)
+
+    def test_a_gradient_is_not_kept_longer_than_it_is_needed(self):
+        gradients = self.gradients(placed=False)
+        self.train_once(gradients)
+        kept = [weakref.ref(one.gradient) for one in gradients._watched if one.is_late]
+        gradients.flush()
+        self.assertEqual([one() for one in kept], [None] * 5)
+        gradients.close()
 
     def test_a_rank_without_gradients(self):
         # It takes part with zeros, and updates as the others.

@@ -71,7 +71,7 @@ class LateUpdates:
         self._hooks: List[Any] = []
         for module in model.modules():
             self._hook(module, watched)
-        for name in ("state_dict", "load_state_dict", "add_param_group"):
+        for name in ("state_dict", "load_state_dict"):
             self._hooks.append(MethodHook(optimizer, name, self.flush))
 
     def _hook(self, module: torch.nn.Module, watched: Sequence[Any]) -> None:
