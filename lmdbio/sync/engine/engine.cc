@@ -105,7 +105,7 @@ Engine::Engine(const SyncOptions& options, const EngineParts& parts,
                .is_waited_for = [queue = queue_.get()] { return queue->is_waited_for(); }}),
       agreement_(PlanOptionsOf(options, parts), SourceOf(options)),
       plans_({parts.transport, parts.health, parts.collectives, executor_, *queue_, tracer_, tasks_,
-              counters_.current()},
+              counters_.current(), parts.plan_times.get()},
              options.plan_patience),
       last_check_(Clock::now()) {
   executor_.set_plan_times(parts.plan_times.get());
@@ -390,6 +390,9 @@ Status Engine::StepPlan() {
 // agreement decides whether the queue must report waits from now on.
 void Engine::ReturnToRounds() {
   AbandonedPlan abandoned = plans_.TakeAbandoned();
+  if (parts_.plan_times != nullptr && parts_.plan_times->OnAbandoned()) {
+    Note(parts_.plan_times->WrongText());
+  }
   agreement_.OnAbandoned(abandoned.done);
   for (Request& request : abandoned.unsent) parts_.coordinator.Submit(std::move(request));
   queue_->SetWaits(WaitsFor(agreement_));

@@ -119,13 +119,13 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
 }
 
 Executor::Outcome Executor::ReduceValues(const CallTag& tag, const Values& values,
-                                         const Reduction& reduction) {
+                                         const Reduction& reduction, TransferStart start) {
   if (plan_times_ == nullptr) return collectives_.AllReduce(tag, values, reduction);
   const int64_t began_ns = SteadyNanoseconds();
   Outcome outcome = collectives_.AllReduce(tag, values, reduction);
   if (outcome && *outcome == CallOutcome::kDone) {
-    plan_times_->OnTransfer(
-        {values.count * ElementBytes(values.type), SteadyNanoseconds() - began_ns});
+    const int64_t taken_ns = SteadyNanoseconds() - began_ns;
+    plan_times_->OnTransfer({values.count * ElementBytes(values.type), taken_ns}, start);
   }
   return outcome;
 }
@@ -212,7 +212,8 @@ Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange ra
     CopyPrescaled(request, output, input, range.count);
   }
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return ReduceValues(tag, {output, range.count, request.type}, ReductionOf(request));
+    return ReduceValues(tag, {output, range.count, request.type}, ReductionOf(request),
+                        range.begin == 0 ? TransferStart::kMeets : TransferStart::kGoesOn);
   });
   if (!outcome) {
     KeepIfWritten(std::move(zeros));
@@ -262,7 +263,8 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     }
   }
   Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
-    return ReduceValues(tag, {buffer, count, first.type}, ReductionOf(first));
+    return ReduceValues(tag, {buffer, count, first.type}, ReductionOf(first),
+                        TransferStart::kMeets);
   });
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -130,7 +130,8 @@ class Executor {
   using ArenaValuesCall =
       std::function<Outcome(const DeviceValues& values, uint64_t chunk, device::DeviceStream&)>;
   Outcome CallInArena(StagedCall staged, ResultPlace result, const ArenaValuesCall& call);
-  Outcome ReduceValues(const CallTag& tag, const Values& values, const Reduction& reduction);
+  Outcome ReduceValues(const CallTag& tag, const Values& values, const Reduction& reduction,
+                       TransferStart start);
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;

@@ -49,7 +49,8 @@ void PlanDriver::Submit(const Request& request) {
 //
 //   must decline, and a bucket begins?  -> decline: a full bucket must not leave after the program
 //                                          left the plan
-//   next step possible?                 -> make it, also to complete a bucket of an abandoned plan
+//   next step possible?                 -> make it, also to complete a bucket of an abandoned plan;
+//                                          decline it if the forecast is wrong
 //   wake-up?                            -> a peer waits for this step, or has given up: look at its
 //                                          health
 //   patience over?                      -> decline; without a tensor only a step that begins a
@@ -57,7 +58,9 @@ void PlanDriver::Submit(const Request& request) {
 Result<PlanDriver::PlanStepOutcome> PlanDriver::Step(Clock::time_point now) {
   const PlanProgress& progress = followed_->progress;
   if (followed_->must_decline && progress.is_at_begin()) return Decline();
-  if (const PlanStep* const step = progress.ReadyStep()) return Make(*step);
+  if (const PlanStep* const step = progress.ReadyStep()) {
+    return followed_->is_wrong ? Decline() : Make(*step);
+  }
   if (parts_.transport.take_ring()) {
     followed_->is_called = true;
     LMDBIO_TRY_VOID(parts_.health.Check());
@@ -123,6 +126,12 @@ Result<PlanDriver::PlanStepOutcome> PlanDriver::Make(const PlanStep& step) {
   parts_.tracer.Unpacked(tasks);
   const bool is_complete = followed_->progress.plan().Completes(step);
   followed_->progress.Advance();
+  // Before the first step of an iteration, which begins a bucket. The other ranks make that step
+  // when they have its tensors, so this rank declines it when it could make it.
+  if (parts_.plan_times != nullptr && followed_->progress.next_step() == 0) {
+    const auto now_ns = last_progress_.time_since_epoch() / std::chrono::nanoseconds(1);
+    followed_->is_wrong = parts_.plan_times->OnIterationEnd(now_ns);
+  }
   if (is_complete) parts_.tasks.Finish(response.tensors, {});
   const bool is_over = followed_->is_abandoned && followed_->progress.ReadyStep() == nullptr;
   return is_over ? PlanStepOutcome::kAbandoned : PlanStepOutcome::kMade;

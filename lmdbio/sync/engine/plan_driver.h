@@ -4,7 +4,8 @@
 // The first step of a bucket is made when the program has submitted all of its tensors and all
 // steps before it were made. If the program does something that is not in the plan, this rank
 // declines the next bucket that begins. Then all ranks abandon the plan in that very call. They
-// make the steps that are left of the buckets that were begun, and return to rounds.
+// make the steps that are left of the buckets that were begun, and return to rounds. A rank also
+// declines if it knows that the times of the plan are wrong.
 //
 // Source: dissertation 6.3.4 and figure 6.15; docs/coordinators.md "Abandoned plans".
 #ifndef LMDBIO_SYNC_ENGINE_PLAN_DRIVER_H_
@@ -26,6 +27,7 @@
 #include "lmdbio/sync/engine/synchronizer.h"
 #include "lmdbio/sync/engine/task_table.h"
 #include "lmdbio/sync/graph/plan.h"
+#include "lmdbio/sync/graph/plan_times.h"
 #include "lmdbio/sync/request/request.h"
 #include "lmdbio/sync/rounds/group_driver.h"
 #include "lmdbio/sync/transport/transport.h"
@@ -56,6 +58,7 @@ class PlanDriver {
     SyncTracer& tracer;
     TaskTable& tasks;
     SyncCounters& counters;
+    PlanTimes* plan_times = nullptr;  // null: no plans by time
   };
 
   // patience  as SyncOptions::plan_patience
@@ -77,7 +80,7 @@ class PlanDriver {
   size_t missing_count() const { return followed_->progress.missing_count(); }
 
   // Makes the next step if its bucket is full or was begun, or declines it if this rank must
-  // abandon the plan.
+  // abandon the plan, or knows that it is wrong.
   // kAbandoned: another rank or this one has declined, and no bucket is half reduced;
   //             TakeAbandoned follows
   // Errors: as Collectives and Health
@@ -100,6 +103,7 @@ class PlanDriver {
     std::vector<Request> left_over;   // submitted, and not in the plan
     std::vector<Request> taken_back;  // when the plan was abandoned
     bool must_decline = false;
+    bool is_wrong = false;  // this rank knows that its forecast is
     bool is_abandoned = false;
     bool is_called = false;  // another rank has sent a wake-up since the last step
   };

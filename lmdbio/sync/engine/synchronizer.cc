@@ -596,7 +596,10 @@ std::vector<std::string> Synchronizer::Description() const {
         "{} of {} {}, of as many {} each", options.follows_plans() ? "plans" : "iterations",
         plan.num_groups, options.follows_plans() ? "buckets" : "tensor groups", options.group_by));
   }
-  if (const PlanTimes* const times = impl_->engine->plan_times()) lines.push_back(times->Text());
+  if (const PlanTimes* const times = impl_->engine->plan_times()) {
+    lines.push_back(times->Text());
+    if (std::string wrong = times->WrongText(); !wrong.empty()) lines.push_back(std::move(wrong));
+  }
   const std::string collectives = impl_->collectives->Description();
   for (size_t begin = 0; begin < collectives.size();) {
     const size_t end = std::min(collectives.find('\n', begin), collectives.size());

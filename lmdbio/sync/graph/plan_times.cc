@@ -1,26 +1,74 @@
 #include "lmdbio/sync/graph/plan_times.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace lmdbio::sync {
 
-void PlanTimes::OnTransfer(const TransferSample& transfer) {
-  if (!trial_.empty()) log_.Add(transfer);
+void PlanTimes::OnTransfer(const TransferSample& transfer, TransferStart start) {
+  if (trial_.empty()) return;
+  if (!is_following_) log_.Add(transfer);
+  if (watch_) watch_->OnCall(transfer, start);
+}
+
+std::vector<TransferSample> PlanTimes::Samples() const {
+  return log_.Merge(is_trial_old_ ? log_.Correct(trial_) : trial_);
 }
 
 void PlanTimes::OnPlan(const TimedPlan& plan) {
-  std::string text =
-      plan.forecast ? fmt::format("plan {} by time: {}", plan.plan.epoch(), plan.forecast->Text())
-                    : fmt::format("plan {} is by arrival: {}", plan.plan.epoch(), plan.obstacle);
+  epoch_ = plan.plan.epoch();
+  is_following_ = true;
+  if (!trial_.empty() && plan.forecast && plan.model) {
+    const ExpectedIteration expected{.length_ns = plan.forecast->iteration_ns,
+                                     .computing_ns = plan.forecast->computing_ns};
+    const uint32_t doublings = std::min(wrong_count_, kDoublingsMax);
+    watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
+  }
+  std::string text = plan.forecast
+                         ? fmt::format("plan {} by time: {}", epoch_, plan.forecast->Text())
+                         : fmt::format("plan {} is by arrival: {}", epoch_, plan.obstacle);
   const std::lock_guard lock(mutex_);
   text_ = std::move(text);
+}
+
+bool PlanTimes::OnIterationEnd(int64_t now_ns) {
+  if (!watch_) return false;
+  watch_->OnIterationEnd(now_ns);
+  return watch_->wrong().has_value();
+}
+
+// The calls of the plan are not logged, and those before it may be of another network.
+bool PlanTimes::OnAbandoned() {
+  using ForecastFault = WrongForecast::ForecastFault;
+  const std::optional<ForecastWatch> watch = std::exchange(watch_, std::nullopt);
+  is_following_ = false;
+  log_.Clear();
+  const bool is_wrong = watch && watch->wrong();
+  if (is_wrong) {
+    const ForecastFault fault = watch->wrong()->fault;
+    ++wrong_count_;
+    is_trial_old_ = is_trial_old_ || fault == ForecastFault::kSlowerNetwork ||
+                    fault == ForecastFault::kFasterNetwork;
+  }
+  const std::lock_guard lock(mutex_);
+  text_ = fmt::format("plan {} was abandoned, and another one is learned", epoch_);
+  if (is_wrong) {
+    wrong_text_ =
+        fmt::format("the forecast of plan {} was wrong: {}", epoch_, watch->wrong()->Text());
+  }
+  return is_wrong;
 }
 
 std::string PlanTimes::Text() const {
   const std::lock_guard lock(mutex_);
   return text_;
+}
+
+std::string PlanTimes::WrongText() const {
+  const std::lock_guard lock(mutex_);
+  return wrong_text_;
 }
 
 }  // namespace lmdbio::sync

@@ -1,40 +1,69 @@
 // lmdbio/sync/graph/plan_times.h - what the helper thread of a rank keeps for plans by time.
 //
-// Source: docs/caramel.md "Transfer model".
+// Source: docs/caramel.md "Transfer model", "A plan that is wrong".
 #ifndef LMDBIO_SYNC_GRAPH_PLAN_TIMES_H_
 #define LMDBIO_SYNC_GRAPH_PLAN_TIMES_H_
 
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lmdbio/sync/graph/timed_plan.h"
+#include "lmdbio/sync/schedule/forecast_watch.h"
 #include "lmdbio/sync/schedule/transfer_log.h"
 #include "lmdbio/sync/schedule/transfer_model.h"
 
 namespace lmdbio::sync {
 
-// Threads: one at a time, except Text.
+// Calls before a plan make its model, and those of a plan are compared with it. After a plan whose
+// forecast was wrong, the next one must be wrong for twice as many iterations. So ranks do not
+// learn for ever in a network that no model fits.
+//
+// Threads: one at a time, except Text and WrongText.
 class PlanTimes {
  public:
+  // The number of wrong iterations doubles so often.
+  static constexpr uint32_t kDoublingsMax = 8;
+
   // trial  the times of calls before the training; empty on ranks whose times are not used
   explicit PlanTimes(std::vector<TransferSample> trial) : trial_(std::move(trial)) {}
 
   // A call has reduced values. Without effect if there was no trial.
-  void OnTransfer(const TransferSample& transfer);
+  void OnTransfer(const TransferSample& transfer, TransferStart start);
   // For a proposal: the times of calls of the training, and those of the trial for other sizes.
-  std::vector<TransferSample> Samples() const { return log_.Merge(trial_); }
+  // After a plan in a slower or faster network the trial is old. Then its times are multiplied by
+  // what calls of the training take against it.
+  std::vector<TransferSample> Samples() const;
 
   // The ranks follow this plan from now on.
   void OnPlan(const TimedPlan& plan);
+  // All steps of an iteration of the plan were made.
+  // now_ns  of a steady clock
+  // Returns: whether the forecast is wrong, so that this rank declines the plan
+  bool OnIterationEnd(int64_t now_ns);
+  // All ranks have abandoned the plan.
+  // Returns: whether this rank has found its forecast wrong; WrongText tells why
+  bool OnAbandoned();
+
   // The forecast of the last plan, as a line of text. Threads: any
   std::string Text() const;
+  // The fault of the last forecast that was wrong, as a line of text; "" if none was.
+  // Threads: any
+  std::string WrongText() const;
 
  private:
   const std::vector<TransferSample> trial_;
   TransferLog log_;
+  bool is_trial_old_ = false;  // the network was slower or faster than in a plan
+  uint64_t epoch_ = 0;         // of the last plan
+  bool is_following_ = false;
+  std::optional<ForecastWatch> watch_;  // none: nothing is predicted
+  uint32_t wrong_count_ = 0;            // plans whose forecast was wrong
   mutable std::mutex mutex_;
   std::string text_ = "plans by time: none yet";
+  std::string wrong_text_;
 };
 
 }  // namespace lmdbio::sync

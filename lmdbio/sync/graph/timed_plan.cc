@@ -144,7 +144,7 @@ TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const Iterati
   TimedPlan by_arrival{.plan = Plan::FromOrder(tensors, options, epoch)};
   by_arrival.obstacle = ObstacleOf(tensors, facts);
   if (!by_arrival.obstacle.empty()) return by_arrival;
-  const Result<TransferModel> model = TransferModel::FromSamples(facts.samples);
+  Result<TransferModel> model = TransferModel::FromSamples(facts.samples);
   if (!model) {
     by_arrival.obstacle = model.error().message();
     return by_arrival;
@@ -153,6 +153,7 @@ TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const Iterati
   const TransferSchedule schedule = BestSchedule(timed, *model, facts.length_ns, options);
   const std::vector<TransferUnit> buckets = UnitsOf(by_arrival.plan, tensors, timed);
   PlanForecast forecast;
+  forecast.computing_ns = facts.length_ns;
   forecast.bound_ns = LowerBound(schedule.units, facts.length_ns, *model);
   forecast.iteration_ns = schedule.iteration_ns;
   forecast.arrival_ns =
@@ -162,10 +163,13 @@ TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const Iterati
     forecast.iteration_ns = forecast.arrival_ns;
     forecast.step_count = by_arrival.plan.steps().size();
     by_arrival.forecast = forecast;
+    by_arrival.model = std::move(*model);
     return by_arrival;
   }
   forecast.step_count = schedule.steps.size();
-  return {.plan = PlanOfSteps(tensors, schedule, epoch), .forecast = forecast};
+  return {.plan = PlanOfSteps(tensors, schedule, epoch),
+          .forecast = forecast,
+          .model = std::move(*model)};
 }
 
 }  // namespace lmdbio::sync

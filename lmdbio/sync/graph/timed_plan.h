@@ -28,6 +28,7 @@ struct PlanForecast {
   int64_t iteration_ns = 0;  // of the plan
   int64_t arrival_ns = 0;    // of the plan in the order of arrival
   int64_t bound_ns = 0;      // no plan takes less
+  int64_t computing_ns = 0;  // if calls took no time
   uint64_t step_count = 0;
   bool is_by_arrival = false;  // the order of arrival is as good, and was chosen
 
@@ -38,6 +39,7 @@ struct PlanForecast {
 struct TimedPlan {
   Plan plan;
   std::optional<PlanForecast> forecast = std::nullopt;  // none: the plan is not made by time
+  std::optional<TransferModel> model = std::nullopt;    // of the forecast
   std::string obstacle = {};  // why not; "" if there is a forecast, or no wish for one
 };
 

@@ -31,8 +31,14 @@ class TransferLog {
   // The median of each size with enough times, by size; and those samples of `trial` whose size is
   // not within a factor of two of one of them.
   std::vector<TransferSample> Merge(const std::vector<TransferSample>& trial) const;
+  // The samples of a trial in another network: in the proportion in which the sizes with enough
+  // times, all of them together, took longer or shorter than a model of the trial. Unchanged if
+  // there is no such size, or no such model.
+  std::vector<TransferSample> Correct(std::vector<TransferSample> trial) const;
 
  private:
+  std::vector<TransferSample> Medians() const;
+
   std::map<uint64_t, std::deque<int64_t>> times_;  // by bytes; the last is the latest
 };
 

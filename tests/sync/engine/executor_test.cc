@@ -296,5 +296,31 @@ TEST_CASE("Executor tells the times of its reductions, and of no other call", "[
   CHECK(samples[2] == trial[0]);
 }
 
+// Calls are expected to take nothing. So the network is slower, unless ranks may have been late.
+TEST_CASE("Executor tells which slices no rank can be late for", "[sync][executor][steps]") {
+  const bool has_later_slice = GENERATE(true, false);
+  const std::vector<TransferSample> trial = {{1, 1}, {1 << 20, 2}};
+  PlanTimes times(trial);
+  times.OnPlan({.plan = Plan::FromOrder({}, {}, 1),
+                .forecast = PlanForecast{.iteration_ns = 1000},
+                .model = *TransferModel::FromSamples(trial)});
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  executor.set_plan_times(&times);
+  Averaged averaged(Operation::kAllReduce, 1, true);
+  const Request& request = averaged.response.tensors[0];
+  for (int64_t i = 0; i < 5; ++i) {
+    REQUIRE(executor.PerformSlice(request, {0, 1}, averaged.given[0], {.digest = 1}));
+    if (has_later_slice) {
+      REQUIRE(executor.PerformSlice(request, {1, 3}, averaged.given[0], {.digest = 1}));
+    }
+    times.OnIterationEnd(i * 2000);
+  }
+  REQUIRE(times.OnAbandoned());
+  const bool may_be_late = times.WrongText().find("or a rank is late") != std::string::npos;
+  CHECK(may_be_late == !has_later_slice);
+}
+
 }  // namespace
 }  // namespace lmdbio::sync

@@ -85,6 +85,43 @@ TEST_CASE("A bucket is sent when it is full and those before it are sent", "[syn
   REQUIRE(setup.driver.is_following());
 }
 
+// The forecast expects calls of an hour. So each iteration is wrong, whatever it takes.
+TEST_CASE("A plan whose forecast is wrong is declined when its first bucket is full",
+          "[sync][plan_driver]") {
+  constexpr int64_t kHourNs = 3'600'000'000'000;
+  PlanDriverSetup setup;
+  PlanTimes times({{1, kHourNs}, {1 << 20, 2 * kHourNs}});
+  setup.parts.executor.set_plan_times(&times);
+  PlanDriver driver({setup.parts.transport, setup.health, *setup.parts.collectives,
+                     setup.parts.executor, *setup.parts.queue, setup.parts.tracer,
+                     setup.parts.tasks, setup.parts.counters.current(), &times},
+                    kPatience);
+  times.OnPlan({.plan = PlanOf("ab", 0),
+                .forecast = PlanForecast{.iteration_ns = 2 * kHourNs},
+                .model = *TransferModel::FromSamples(times.Samples())});
+  driver.Follow(PlanOf("ab", 0), {});
+  const auto submit = [&](const std::string& name) {
+    driver.Submit(setup.parts.Submit(name)->submission.request);
+  };
+  // The first one does not count.
+  for (uint32_t i = 0; i < 1 + ForecastWatch::kWrongInRow; ++i) {
+    for (const char* const name : {"a", "b"}) {
+      submit(name);
+      REQUIRE(driver.Step(Clock::now()) == PlanStepOutcome::kMade);
+    }
+  }
+  submit("b");
+  REQUIRE(driver.Step(Clock::now()) == PlanStepOutcome::kIdle);  // others may not have a either
+  submit("a");
+  REQUIRE(driver.Step(Clock::now()) == PlanStepOutcome::kAbandoned);
+  const AbandonedPlan abandoned = driver.TakeAbandoned();
+  CHECK(abandoned.done.empty());
+  REQUIRE(abandoned.unsent.size() == 2);
+  CHECK(abandoned.unsent[0].name == "a");
+  CHECK(abandoned.unsent[1].name == "b");
+  CHECK(times.OnAbandoned());
+}
+
 TEST_CASE("Pending requests become part of the plan, but proposals do not", "[sync][plan_driver]") {
   PlanDriverSetup setup;
   const TaskPtr a = setup.parts.Submit("a");

@@ -1,7 +1,12 @@
 // Goal: with the coordinator caramel the ranks come to follow a plan by time, whose sums are those
-// of any other plan; where time can gain nothing, and where it is not known, they say so.
+// of any other plan; where time can gain nothing, and where it is not known, they say so. When the
+// times change, they learn another plan.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,20 +34,25 @@ constexpr int kLayers = 6;
 constexpr size_t kLayerCount = 32 << 10;  // elements
 constexpr int kIterationsMax = 60;
 
-// A network of about 64 MB/s: much slower than the tests compute.
+// Of a network, in MB/s.
+using NetworkRate = std::atomic<int64_t>;
+constexpr int64_t kUsualRate = 64;  // much slower than the tests compute
+
 class SlowNetwork final : public ForwardedCollectives {
  public:
-  static Result<std::unique_ptr<Collectives>> Make(ranks::Group& group, ranks::Health& health) {
+  // rate  for all ranks; outlives the collectives
+  static Result<std::unique_ptr<Collectives>> Make(ranks::Group& group, ranks::Health& health,
+                                                   const NetworkRate& rate) {
     LMDBIO_TRY(auto inner, MakeCollectives(group, health, {}));
-    return std::unique_ptr<Collectives>(std::make_unique<SlowNetwork>(std::move(inner)));
+    return std::unique_ptr<Collectives>(std::make_unique<SlowNetwork>(std::move(inner), rate));
   }
-  explicit SlowNetwork(std::unique_ptr<Collectives> inner)
-      : ForwardedCollectives(std::move(inner)) {}
+  SlowNetwork(std::unique_ptr<Collectives> inner, const NetworkRate& rate)
+      : ForwardedCollectives(std::move(inner)), rate_(rate) {}
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
                                 const Reduction& reduction) override {
     Result<CallOutcome> outcome = ForwardedCollectives::AllReduce(tag, values, reduction);
     const bool is_done = outcome && *outcome == CallOutcome::kDone;
-    if (is_done) std::this_thread::sleep_for(Bytes(values) * 1us / 64);
+    if (is_done) std::this_thread::sleep_for(Bytes(values) * 1us / rate_.load());
     return outcome;
   }
 
@@ -50,6 +60,7 @@ class SlowNetwork final : public ForwardedCollectives {
   static int64_t Bytes(const Values& values) {
     return static_cast<int64_t>(values.count * ElementBytes(values.type));
   }
+  const NetworkRate& rate_;
 };
 
 std::string LayerName(int layer) { return fmt::format("layer{}", layer); }
@@ -69,6 +80,20 @@ class TimedTraining {
     }
     for (int layer = 0; layer < kLayers; ++layer) Await(layer);
     job_.wrong.Expect(followed_count_ == 4, synchronizer_.rank(), "no plan");
+  }
+
+  // Returns when `is_over` has been true at the end of an iteration on rank 0. It is asked there
+  // only. The other ranks cannot end the next iteration before rank 0 has begun it.
+  // last_iteration  of all ranks
+  void RunUntil(const std::function<bool()>& is_over, std::atomic<int>& last_iteration) {
+    bool was_over = false;
+    for (int iteration = 0; iteration <= last_iteration.load(); ++iteration) {
+      Iterate(iteration);
+      if (synchronizer_.rank() > 0 || was_over || !is_over()) continue;
+      was_over = true;
+      last_iteration.store(std::min(last_iteration.load(), iteration + 1));
+    }
+    for (int layer = 0; layer < kLayers; ++layer) Await(layer);
   }
 
  private:
@@ -118,9 +143,10 @@ class TimedTraining {
 
 // Trains in a slow network, and returns what rank 0 says of its plan.
 std::string WordsOfOnePlan(SyncJob& job, bool waits_late) {
+  const NetworkRate rate{kUsualRate};
   job.options.coordinator = "caramel";
-  job.collectives = [](ranks::Group& group, ranks::Health& health) {
-    return SlowNetwork::Make(group, health);
+  job.collectives = [&](ranks::Group& group, ranks::Health& health) {
+    return SlowNetwork::Make(group, health, rate);
   };
   std::string words;
   job.Run([&](Synchronizer& synchronizer) {
@@ -185,6 +211,64 @@ TEST_CASE("A rank alone has no transfers, and says so", "[timed_plans]") {
   CHECK(job.wrong.lines() == std::vector<std::string>());
   INFO(words);
   CHECK(words.find("plan 1 is by arrival: ") != std::string::npos);
+}
+
+// Whether the times were steady when the present plan was made.
+bool HasForecast(const Synchronizer& synchronizer) {
+  const std::vector<std::string> lines = synchronizer.Description();
+  return std::ranges::any_of(lines, [](const std::string& line) {
+    return line.find(" by time: an iteration of") != std::string::npos;
+  });
+}
+
+// The words of rank 0 after a training in a network whose rate changes when a plan was followed for
+// some iterations. The training ends with the second plan, or if the first one is kept or has no
+// forecast.
+std::string WordsOfChange(SyncJob& job, int64_t first_rate, int64_t second_rate) {
+  constexpr int kKeptIterations = 15;  // with a plan that should be wrong
+  NetworkRate rate{first_rate};
+  std::atomic<int> last_iteration{2 * kIterationsMax};
+  job.options.coordinator = "caramel";
+  job.collectives = [&](ranks::Group& group, ranks::Health& health) {
+    return SlowNetwork::Make(group, health, rate);
+  };
+  std::string words;
+  job.Run([&](Synchronizer& synchronizer) {
+    int followed_count = 0;
+    const auto is_over = [&] {
+      const SyncCounters counters = synchronizer.counters();
+      if (counters.plan_count > 0 && ++followed_count == 3) rate.store(second_rate);
+      const bool is_first = counters.plan_count == 1 && counters.plan_end_count == 0;
+      const bool is_kept = is_first && followed_count > kKeptIterations;
+      return counters.plan_count > 1 || is_kept || (is_first && !HasForecast(synchronizer));
+    };
+    TimedTraining(job, synchronizer, true).RunUntil(is_over, last_iteration);
+    if (synchronizer.rank() > 0) return;
+    for (const std::string& line : synchronizer.Description()) words += line + "\n";
+  });
+  return words;
+}
+
+// In one of several runs other processes do not disturb the times. The sums are those in all runs.
+TEST_CASE("A network that becomes slower or faster brings a new plan", "[timed_plans]") {
+  constexpr int kTries = 20;
+  const auto [first_rate, second_rate, change] =
+      GENERATE(Catch::Generators::table<int64_t, int64_t, std::string>(
+          {{kUsualRate, kUsualRate / 10, "the network is slower"},
+           {kUsualRate / 10, kUsualRate, "the network is faster"}}));
+  std::string words;
+  bool is_found = false;
+  for (int i = 0; i < kTries && !is_found; ++i) {
+    SyncJob job;
+    job.ranks.rank_count = 2;
+    words = WordsOfChange(job, first_rate, second_rate);
+    REQUIRE(job.wrong.lines() == std::vector<std::string>());
+    is_found = words.find("\nplan 2 ") != std::string::npos &&
+               words.find("the forecast of plan 1 was wrong: " + change) != std::string::npos;
+    if (is_found) CHECK(job.notes.Has("the forecast of plan 1 was wrong: " + change));
+  }
+  INFO(words);
+  CHECK(is_found);
 }
 
 TEST_CASE("Orders by time belong to the coordinator caramel, and groups do not",

@@ -27,6 +27,30 @@ TEST_CASE("The median of a size counts, and replaces the trial near that size", 
   CHECK(log.Merge(trial) == trial);
 }
 
+TEST_CASE("A trial in another network is corrected by all sizes together", "[transfer_log]") {
+  TransferLog log;
+  const Samples trial = {{1000, 1000}, {2000, 2000}, {8000, 8000}};
+  CHECK(log.Correct(trial) == trial);
+  AddAll(log, 1000, {9999, 9999});  // too few
+  CHECK(log.Correct(trial) == trial);
+  AddAll(log, 2000, {3000, 3000, 3000});
+  CHECK(log.Correct(trial) == Samples{{1000, 1500}, {2000, 3000}, {8000, 12'000}});
+  // 23,000 instead of 10,000: large calls count for more.
+  AddAll(log, 8000, {20'000, 20'000, 20'000});
+  CHECK(log.Correct(trial) == Samples{{1000, 2300}, {2000, 4600}, {8000, 18'400}});
+}
+
+TEST_CASE("What is no model is not corrected, and no correction overflows", "[transfer_log]") {
+  TransferLog log;
+  AddAll(log, 1000, {3000, 3000, 3000});
+  CHECK(log.Correct({{1000, 1000}}) == Samples{{1000, 1000}});
+  CHECK(log.Correct({{1000, 1}, {2000, TransferModel::kPointNsMax}}) ==
+        Samples{{1000, 1000}, {2000, TransferModel::kPointNsMax}});
+  log.Clear();
+  AddAll(log, 1000, {1, 1, 1});
+  CHECK(log.Correct({{1000, 1'000'000}, {2000, 2'000'000}}) == Samples{{1000, 1}, {2000, 1}});
+}
+
 TEST_CASE("The latest times of a size count", "[transfer_log]") {
   TransferLog log;
   AddAll(log, 64, std::vector<int64_t>(100, 1));

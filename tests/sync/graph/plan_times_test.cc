@@ -1,0 +1,117 @@
+// Goal: calls before a plan make its model, calls of the plan are compared with it, and after a
+// plan in another network the trial no longer counts as it is.
+#include "lmdbio/sync/graph/plan_times.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/sync/graph/plan_cases.h"
+
+namespace lmdbio::sync {
+namespace {
+
+using Samples = std::vector<TransferSample>;
+
+constexpr int64_t kPlanLengthNs = 10'000;
+const Samples kPlanTrial = {{1000, 1000}, {4000, 4000}, {16'000, 16'000}};
+
+// A plan whose forecast is an iteration of 10,000 ns, in a network that moves a byte in 1 ns.
+TimedPlan PlanWithForecast(uint64_t epoch) {
+  return {.plan = Plan::FromOrder({{.tensor = test::TensorOf("a", 100)}}, {}, epoch),
+          .forecast = PlanForecast{.iteration_ns = kPlanLengthNs, .computing_ns = 8'000},
+          .model = *TransferModel::FromSamples(kPlanTrial)};
+}
+
+// An iteration of the plan with one call; `now_ns` advances.
+bool IsWrongAfter(PlanTimes& times, int64_t& now_ns, int64_t length_ns, int64_t call_ns) {
+  times.OnTransfer({1000, call_ns}, TransferStart::kMeets);
+  now_ns += length_ns;
+  return times.OnIterationEnd(now_ns);
+}
+
+// The iterations until the plan is wrong, without the first one. The plan is abandoned then.
+int CountUntilWrong(PlanTimes& times, int64_t length_ns, int64_t call_ns) {
+  int64_t now_ns = 5;
+  int count = 0;
+  while (!IsWrongAfter(times, now_ns, length_ns, call_ns)) REQUIRE(++count < 100'000);
+  REQUIRE(times.OnAbandoned());
+  return count;
+}
+
+void LogThree(PlanTimes& times, uint64_t bytes, int64_t ns) {
+  for (int i = 0; i < 3; ++i) times.OnTransfer({bytes, ns}, TransferStart::kMeets);
+}
+
+TEST_CASE("In a slower network the trial is corrected by the calls of rounds", "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  LogThree(times, 4000, 4100);
+  CHECK(times.Samples() == Samples{{1000, 1000}, {4000, 4100}, {16'000, 16'000}});
+  times.OnPlan(PlanWithForecast(1));
+  CHECK(CountUntilWrong(times, 20'000, 5'000) == 3);
+  CHECK(times.Samples() == kPlanTrial);  // calls of plans, and before them, say nothing now
+  LogThree(times, 4000, 12'000);
+  CHECK(times.Samples() == Samples{{1000, 3000}, {4000, 12'000}, {16'000, 48'000}});
+}
+
+TEST_CASE("In a faster network the trial is corrected, too", "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  times.OnPlan(PlanWithForecast(1));
+  CHECK(CountUntilWrong(times, 9'000, 100) == 3);
+  LogThree(times, 4000, 400);
+  CHECK(times.Samples() == Samples{{1000, 100}, {4000, 400}, {16'000, 1600}});
+}
+
+TEST_CASE("A program that computes longer leaves the trial as it is", "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  times.OnPlan(PlanWithForecast(1));
+  CHECK(CountUntilWrong(times, 20'000, 1'000) == 3);
+  LogThree(times, 4000, 12'000);
+  CHECK(times.Samples() == Samples{{1000, 1000}, {4000, 12'000}, {16'000, 16'000}});
+}
+
+TEST_CASE("Each wrong plan doubles the iterations that the next one must be wrong",
+          "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  int count = 3;
+  for (uint64_t epoch = 1; epoch <= PlanTimes::kDoublingsMax + 3; ++epoch) {
+    times.OnPlan(PlanWithForecast(epoch));
+    CHECK(CountUntilWrong(times, 20'000, 1'000) == count);
+    if (epoch <= PlanTimes::kDoublingsMax) count *= 2;
+  }
+  // A plan that is abandoned for another reason doubles nothing.
+  PlanTimes others(kPlanTrial);
+  others.OnPlan(PlanWithForecast(1));
+  CHECK_FALSE(others.OnAbandoned());
+  others.OnPlan(PlanWithForecast(2));
+  CHECK(CountUntilWrong(others, 20'000, 1'000) == 3);
+}
+
+TEST_CASE("Nothing is watched without a forecast, or on another rank than 0", "[plan_times]") {
+  const bool has_trial = GENERATE(true, false);
+  PlanTimes times(has_trial ? kPlanTrial : Samples());
+  TimedPlan plan = PlanWithForecast(1);
+  if (has_trial) plan.forecast.reset();
+  times.OnPlan(plan);
+  int64_t now_ns = 5;
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(IsWrongAfter(times, now_ns, 50'000, 50'000));
+  CHECK_FALSE(times.OnAbandoned());
+  CHECK(times.WrongText().empty());
+}
+
+TEST_CASE("The words of a plan tell that it was abandoned, and why", "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  times.OnPlan(PlanWithForecast(7));
+  CHECK(times.Text().starts_with("plan 7 by time: "));
+  CHECK(CountUntilWrong(times, 20'000, 5'000) == 3);
+  CHECK(times.Text() == "plan 7 was abandoned, and another one is learned");
+  CHECK(times.WrongText().starts_with(
+      "the forecast of plan 7 was wrong: the network is slower, or a rank is late in 3 "));
+  times.OnPlan(PlanWithForecast(8));
+  CHECK(times.Text().starts_with("plan 8 by time: "));
+  CHECK(times.WrongText().starts_with("the forecast of plan 7 was wrong: "));
+}
+
+}  // namespace
+}  // namespace lmdbio::sync
