@@ -48,9 +48,12 @@ TEST_CASE("In a slower network the trial is corrected by the calls of rounds", "
   PlanTimes times(kPlanTrial);
   LogThree(times, 4000, 4100);
   CHECK(times.Samples() == Samples{{1000, 1000}, {4000, 4100}, {16'000, 16'000}});
+  const Samples before = times.Samples();
   times.OnPlan(PlanWithForecast(1));
+  LogThree(times, 16'000, 99'000);
+  CHECK(times.Samples() == before);  // calls of plans are not logged
   CHECK(CountUntilWrong(times, 20'000, 5'000) == 3);
-  CHECK(times.Samples() == kPlanTrial);  // calls of plans, and before them, say nothing now
+  CHECK(times.Samples() == kPlanTrial);  // calls before the plan say nothing now
   LogThree(times, 4000, 12'000);
   CHECK(times.Samples() == Samples{{1000, 3000}, {4000, 12'000}, {16'000, 48'000}});
 }
