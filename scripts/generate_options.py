@@ -319,6 +319,8 @@ def sync_declaration(option):
         kind, number = option.cpp or option.cpp_type, cpp_number(option.default)
         is_shift = "<<" in number
         value = f" = {kind}{{{number.replace(' <<', '} <<')}" if is_shift else f" = {number}"
+    elif option.type == "bool":
+        kind, value = option.cpp_type, f" = {option.cpp_default}"
     else:
         kind, value = "std::string", f' = "{option.default}"' if option.default else ""
     return f"  {kind} {sync_name(option)}{value};"

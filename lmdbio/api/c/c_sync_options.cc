@@ -108,6 +108,7 @@ Status TakeFields(const lmdbio_sync_options& from, sync::SyncOptions& to) {
                             to.device_one_shot_bytes));
   LMDBIO_TRY_VOID(TakeField("options.slice_bytes", from.slice_bytes, to.slice_bytes));
   LMDBIO_TRY_VOID(TakeField("options.order", from.order, to.order));
+  LMDBIO_TRY_VOID(TakeField("options.reproducible", from.reproducible, to.reproducible));
   // End generated TakeFields
   return {};
 }

@@ -140,6 +140,12 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
   /* The order of a plan with coordinator = caramel. One of "due", "bins", "arrival". NULL:
    * "due". */
   const char* order;
+  /* 1: yes; -1: no; 0: no. Sums have the same bits in every run, with any order of a plan and
+   * any sizes of buckets and slices: between hosts, only algorithms whose sum of a value depends
+   * neither on its place nor on a trial. Refused with collective = ring or mpi,
+   * device_collective = nccl or mpi, several host_roots, and collectives of the program that do
+   * not promise it. */
+  int reproducible;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;
 

@@ -59,7 +59,7 @@ class Collectives {
   virtual int size() const = 0;
 
   // Every rank's values become the reduction of all of them, scaled once; the same bits on every
-  // rank, and in every run with the same values, ranks and options.
+  // rank. With is_reproducible they are the same in every run, too.
   // reduction  the same on every rank
   virtual Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
                                         const Reduction& reduction) = 0;
@@ -109,6 +109,12 @@ class Collectives {
 
   // Whether a call may still write to its memory after it has failed.
   virtual bool writes_after_failure() const { return false; }
+
+  // Whether the reduction of a value by AllReduce depends on the values of the ranks alone: neither
+  // on its place in the call, nor on the size of the call, nor on a trial. So the bits are the same
+  // in every run, and with any order, buckets and slices. The sign of a zero by kMin and kMax, and
+  // the bits of a NaN, may differ. The same on every rank.
+  virtual bool is_reproducible() const { return false; }
 
   // Ends all calls of this rank and of its peers, now and later, with kPeerFailed and this message.
   // Threads: any

@@ -50,6 +50,7 @@ class ForwardedCollectives : public Collectives {
   uint64_t ample_bytes() const override { return inner_->ample_bytes(); }
   std::string Description() const override { return inner_->Description(); }
   bool writes_after_failure() const override { return inner_->writes_after_failure(); }
+  bool is_reproducible() const override { return inner_->is_reproducible(); }
   void Stop(const Error& why) override { inner_->Stop(why); }
 
  private:

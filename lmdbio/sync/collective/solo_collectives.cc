@@ -30,6 +30,7 @@ class OneRankCollectives final : public Collectives {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  bool is_reproducible() const override { return true; }
 
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
                                 const Reduction& reduction) override {

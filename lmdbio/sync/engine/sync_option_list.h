@@ -38,7 +38,7 @@ inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", 
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
 inline constexpr std::string_view kOrderNames[] = {"due", "bins", "arrival"};
 
-inline constexpr std::array<SyncOptionInfo, 30> kSyncOptionInfos = {{
+inline constexpr std::array<SyncOptionInfo, 31> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"pacing", kPacingNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
     {"collective", kCollectiveNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
@@ -70,6 +70,7 @@ inline constexpr std::array<SyncOptionInfo, 30> kSyncOptionInfos = {{
     {"device_one_shot_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"slice_bytes", {}, 0, SyncOptionUnit::kBytes, SyncOptionRanks::kSame},
     {"order", kOrderNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
+    {"reproducible", {}, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},
 }};
 
 // Calls visit(info, field) for every option, in the order of the list.
@@ -105,6 +106,7 @@ void VisitSyncOptions(Options& options, Visitor&& visit) {
   visit(kSyncOptionInfos[27], options.device_one_shot_bytes);
   visit(kSyncOptionInfos[28], options.slice_bytes);
   visit(kSyncOptionInfos[29], options.order);
+  visit(kSyncOptionInfos[30], options.reproducible);
 }
 // clang-format on
 

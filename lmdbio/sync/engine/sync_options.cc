@@ -38,6 +38,8 @@ Status CheckField(const SyncOptionInfo& info, std::chrono::duration<Rep, Period>
   return BadOption(info, "{} is out of range; expected {} to one year", value.count(), info.least);
 }
 
+Status CheckField(const SyncOptionInfo& /*info*/, bool /*value*/) { return {}; }
+
 template <std::unsigned_integral Number>
 Status CheckField(const SyncOptionInfo& info, Number value) {
   if (value < static_cast<uint64_t>(info.least)) {
@@ -58,6 +60,28 @@ const T& ShownValue(const T& value) {
   return value;
 }
 
+// The first option whose sums may differ from run to run, or with the place of a value.
+Status CheckReproducible(const SyncOptions& options) {
+  const auto refuse = [](const std::string& option, const char* why) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("reproducible: not with {}: {}", option, why));
+  };
+  if (options.collective == "ring") {
+    return refuse("collective 'ring'", "the bits of a sum depend on its place in a call");
+  }
+  if (options.collective == "mpi") {
+    return refuse("collective 'mpi'", "a trial decides which algorithms reduce, or MPI does");
+  }
+  if (options.host_roots > 1) {
+    return refuse("several host_roots", "they may reduce in different orders");
+  }
+  if (options.device_collective == "nccl" || options.device_collective == "mpi") {
+    return refuse(fmt::format("device_collective '{}'", options.device_collective),
+                  "the library decides which algorithms reduce");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status SyncOptions::Check() const {
@@ -66,6 +90,7 @@ Status SyncOptions::Check() const {
     if (first) first = CheckField(info, value);
   });
   LMDBIO_TRY_VOID(std::move(first));
+  if (reproducible) LMDBIO_TRY_VOID(CheckReproducible(*this));
   if (slice_bytes > 0 && !follows_plans()) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("slice_bytes: {}: only plans have slices, and coordinator '{}' follows "

@@ -67,6 +67,11 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // all ranks, and writes to its own memory only. Larger values are divided among the GPUs. Not
   // measured on a real GPU yet. 0: none.
   uint64_t device_one_shot_bytes = 262144;
+  // Sums have the same bits in every run, with any order of a plan and any sizes of buckets and
+  // slices: between hosts, only algorithms whose sum of a value depends neither on its place nor on
+  // a trial. Refused with collective = ring or mpi, device_collective = nccl or mpi, several
+  // host_roots, and collectives of the program that do not promise it.
+  bool reproducible = false;
 
   // --- Plans
   // The number of tensor groups of an iteration: buckets of a plan, or groups that the other
@@ -104,7 +109,8 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   std::string timeline_path;
   // End generated SyncOptions
 
-  // Errors: kInvalidArgument  an unknown name, or a number out of range; names the option and value
+  // Errors: kInvalidArgument  an unknown name, or a number out of range; options that exclude each
+  //                           other; names options and values
   Status Check() const;
 
   // Whether the ranks learn a plan, and exchange no control messages while they follow it.

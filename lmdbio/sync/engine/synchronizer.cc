@@ -204,9 +204,10 @@ uint64_t RegisteredBytes(const SyncOptions& options) {
 }
 
 // The algorithms between the GPUs of several hosts. There is no trial with values on a GPU.
-WireTable DeviceTable(const SyncOptions& options) {
+WireTable DeviceTable(const SyncOptions& options, int rank_count) {
   WireTable table = UsualWireTable();
-  const Result<WireAlgorithm> algorithm = ParseWireAlgorithm(options.collective);
+  Result<WireAlgorithm> algorithm = ParseWireAlgorithm(options.collective);
+  if (!algorithm && options.reproducible) algorithm = ReproducibleAlgorithm(rank_count);
   if (algorithm) table = OneWireAlgorithm(*algorithm, kUsualChunkBytes, kUsualChunkDepth);
   for (WireChoice& row : table) {
     if (options.chunk_bytes > 0) row.chunk_bytes = options.chunk_bytes;
@@ -299,10 +300,18 @@ Result<std::unique_ptr<Collectives>> Synchronizer::Impl::MakeCollectives(
                             "collectives of MPI or of the caller",
                             options.host_roots));
   }
-  if (maker) return maker(*watchful_health);
+  if (maker) {
+    LMDBIO_TRY(auto made, maker(*watchful_health));
+    if (options.reproducible && !made->is_reproducible()) {
+      return Fail(ErrorCode::kInvalidArgument,
+                  "reproducible: the collectives of MPI or of the caller do not promise it");
+    }
+    return made;
+  }
   return sync::MakeCollectives(group, *watchful_health,
                                {.collective = options.collective,
                                 .host_roots = options.host_roots,
+                                .is_reproducible = options.reproducible,
                                 .wait_mode = WaitMode::kSleep,
                                 .chunk_bytes = options.chunk_bytes,
                                 .chunk_depth = options.chunk_depth,
@@ -343,7 +352,8 @@ Status Synchronizer::Impl::MakeArena(ranks::Group& group,
   if (options.device_order != "auto") {
     LMDBIO_TRY(wanted.order, ParseOrder(options.device_order));
   }
-  return device->MakeArena(group, *collectives, wanted, DeviceTable(options), *watchful_health);
+  return device->MakeArena(group, *collectives, wanted, DeviceTable(options, size),
+                           *watchful_health);
 }
 
 // Makes sure that no work of the GPU uses memory that is freed. After a failure of MPI's calls, MPI
@@ -600,6 +610,7 @@ std::vector<std::string> Synchronizer::Description() const {
     lines.push_back(times->Text());
     if (std::string wrong = times->WrongText(); !wrong.empty()) lines.push_back(std::move(wrong));
   }
+  if (options.reproducible) lines.emplace_back("sums are reproducible");
   const std::string collectives = impl_->collectives->Description();
   for (size_t begin = 0; begin < collectives.size();) {
     const size_t end = std::min(collectives.find('\n', begin), collectives.size());

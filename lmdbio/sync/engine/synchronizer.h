@@ -199,7 +199,8 @@ class Synchronizer {
   Result<MemoryKind> MemoryOf(const void* pointer) const;
 
   // Follows a plan made from this graph, instead of a learned plan. With the same graph the same
-  // values give the same bits, from the first submission on. The shape of a kAllGather is the shape
+  // values give the same bits, from the first submission on; between hosts, where a trial chooses
+  // algorithms, with SyncOptions::reproducible. The shape of a kAllGather is the shape
   // that every rank contributes. If the graphs of the ranks differ, there is a note and no plan.
   // Collective, before the first submission: waits until all ranks have called it.
   // Errors: kInvalidArgument  as OrderTensors; the graph contains a kAllToAll, kJoin or kAdoptPlan,

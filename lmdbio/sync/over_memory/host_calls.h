@@ -49,6 +49,7 @@ class HostCalls final : public Collectives {
   Result<CallOutcome> Barrier(const CallTag& tag) override;
   MutableBytes registered() const override { return RegisteredOf(rank()); }
   uint64_t ample_bytes() const override { return kAmpleBytes; }
+  bool is_reproducible() const override { return true; }
   std::string Description() const override { return std::string(memory_.segment->note()); }
   void Stop(const Error& why) override { table_.Stop(why); }
 

@@ -88,6 +88,18 @@ WireTable OneWireAlgorithm(WireAlgorithm algorithm, uint64_t chunk_bytes, uint32
   return {choice, large};
 }
 
+// The ring begins the sum of a part at the rank behind its owner.
+bool IsReproducible(const WireTable& table) {
+  const WireAlgorithm algorithm = table.front().algorithm;
+  return algorithm != WireAlgorithm::kRing &&
+         std::ranges::all_of(table,
+                             [&](const WireChoice& row) { return row.algorithm == algorithm; });
+}
+
+WireAlgorithm ReproducibleAlgorithm(int rank_count) {
+  return rank_count > kDirectRanksMax ? WireAlgorithm::kHalving : WireAlgorithm::kDirect;
+}
+
 std::string TextOf(const WireTable& table) {
   std::string text;
   for (const WireChoice& row : table) {

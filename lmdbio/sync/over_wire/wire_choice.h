@@ -59,6 +59,13 @@ WireTable UsualWireTable();
 // One algorithm for all sizes. Values are sent with the agreement only if it is kDoubling.
 WireTable OneWireAlgorithm(WireAlgorithm algorithm, uint64_t chunk_bytes, uint32_t chunk_depth);
 
+// Whether the reduction of a value depends neither on its place in a call nor on the size of the
+// call: all rows have one algorithm, which is not kRing. kDoubling takes no large calls.
+bool IsReproducible(const WireTable& table);
+// The algorithm that a reproducible table of so many ranks has: kDirect, which reduces in the order
+// of ranks, and with more than kDirectRanksMax ranks kHalving.
+WireAlgorithm ReproducibleAlgorithm(int rank_count);
+
 // One line for each row: "to 65536 bytes: doubling", "all others: ring, chunks of 262144 bytes, 4
 // at once".
 std::string TextOf(const WireTable& table);

@@ -68,6 +68,7 @@ class OverWire final : public TableCollectives {
   void Stop(const Error& why) override { wire_->Stop(why); }
   bool writes_after_failure() const override { return wire_->writes_after_failure(); }
   uint64_t ample_bytes() const override { return ample_bytes_; }
+  bool is_reproducible() const override { return IsReproducible(table_); }
   std::string Description() const override;
   const WireTable& table() const override { return table_; }
 

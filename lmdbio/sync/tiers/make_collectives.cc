@@ -56,6 +56,8 @@ Made OverLinks(ranks::Group& group, ranks::Health& health, const CollectiveOptio
                                      .trial_time = options.trial_time};
   if (options.collective != "auto") {
     LMDBIO_TRY(wire_options.algorithm, ParseWireAlgorithm(options.collective));
+  } else if (options.is_reproducible) {
+    wire_options.algorithm = ReproducibleAlgorithm(group.size());
   }
   return WireCollectives(std::move(wire), wire_options);
 }
@@ -91,10 +93,15 @@ Made OverTiers(ranks::Group& group, ranks::Group& host, ranks::HostTopology plac
   LMDBIO_TRY(const auto registered_bytes, AllOf(group, on_host->registered().size()));
   const uint64_t known_bytes = is_root ? options.host_roots * between->ample_bytes() : 0;
   LMDBIO_TRY(const auto ample_bytes, AllOf(group, known_bytes));
+  const bool is_reproducible =
+      on_host->is_reproducible() && (!is_root || between->is_reproducible());
+  LMDBIO_TRY(const auto reproducible, AllOf(group, is_reproducible ? 1 : 0));
+  const bool are_reproducible = std::ranges::min(reproducible) == 1;
   return TieredCollectives(std::move(places), group.rank(), std::move(on_host), std::move(between),
                            {.host_roots = root_count,
                             .registered_bytes = std::ranges::min(registered_bytes),
-                            .ample_bytes = std::ranges::max(ample_bytes)});
+                            .ample_bytes = std::ranges::max(ample_bytes),
+                            .is_reproducible = are_reproducible});
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct CollectiveOptions {
   std::string collective = "auto";
   // The ranks of each host that reduce large values between hosts, each its part. [> 0]
   uint32_t host_roots = 1;
+  // With "auto", one algorithm between roots for all sizes, so that Collectives::is_reproducible.
+  bool is_reproducible = false;
   WaitMode wait_mode = WaitMode::kSleep;
   uint64_t chunk_bytes = 0;                   // of messages; 0: measured
   uint32_t chunk_depth = 0;                   // messages in flight; 0: measured

@@ -71,6 +71,10 @@ class Tiered final : public Collectives {
   uint64_t ample_bytes() const override {
     return std::max({host_->ample_bytes(), options_.ample_bytes, kUsualAmpleBytes});
   }
+  // The roots of different parts may have different orders of the hosts.
+  bool is_reproducible() const override {
+    return options_.is_reproducible && options_.host_roots == 1;
+  }
   std::string Description() const override;
   void Stop(const Error& why) override {
     host_->Stop(why);

@@ -27,6 +27,7 @@ struct TieredOptions {
   // The size of registered memory that every rank of every host has.
   uint64_t registered_bytes = 0;
   uint64_t ample_bytes = kUsualAmpleBytes;  // of the roots; other ranks cannot ask for it
+  bool is_reproducible = false;             // of hosts and roots, on all ranks
 };
 
 // host   of the ranks of this host, in their order

@@ -462,6 +462,7 @@ static void test_wrong_options(void) {
   REFUSE_OPTION(cycle_time_us, INT64_MAX, LMDBIO_INVALID_ARGUMENT, "options.cycle_time_us");
   REFUSE_OPTION(fusion_threshold_bytes, -2, LMDBIO_INVALID_ARGUMENT, "options.fusion_threshold");
   REFUSE_OPTION(cache_capacity, (int64_t)1 << 40, LMDBIO_INVALID_ARGUMENT, "options.cache");
+  REFUSE_OPTION(reproducible, 2, LMDBIO_INVALID_ARGUMENT, "options.reproducible");
   REFUSE_OPTION(stall_report_ms, -2, LMDBIO_INVALID_ARGUMENT, "options.stall_report_ms");
   REFUSE_OPTION(stall_limit_ms, -2, LMDBIO_INVALID_ARGUMENT, "options.stall_limit_ms");
   REFUSE_OPTION(placement, "sync=1000000", LMDBIO_INVALID_ARGUMENT, "1000000");

@@ -566,7 +566,10 @@ TEST_CASE("GPUs of several hosts reduce by the algorithm and chunks of the optio
   DeviceJob job(3);
   job.ranks.ranks_per_host = 2;
   job.options.device_collective = "auto";
-  job.options.collective = "halving";
+  const bool is_reproducible = GENERATE(false, true);
+  job.options.collective = is_reproducible ? "auto" : "halving";
+  job.options.reproducible = is_reproducible;
+  const std::string algorithm = is_reproducible ? "direct" : "halving";
   job.options.chunk_bytes = 4096;
   job.options.chunk_depth = 3;
   job.RunOnDevice([&](Synchronizer& synchronizer, ProgramOnDevice& program) {
@@ -585,9 +588,8 @@ TEST_CASE("GPUs of several hosts reduce by the algorithm and chunks of the optio
     for (const std::string& line : synchronizer.Description()) lines += line + "\n";
     const bool is_root = rank != 1;
     const bool names_chunks =
-        lines.find(
-            "between hosts, reduced by GPUs:\nall others: halving, chunks of 4096 bytes, 3 "
-            "at once\n") != std::string::npos;
+        lines.find("between hosts, reduced by GPUs:\nall others: " + algorithm +
+                   ", chunks of 4096 bytes, 3 at once\n") != std::string::npos;
     job.wrong.Expect(names_chunks == is_root, rank, lines);
     job.wrong.Expect(lines.find("; 2 hosts\n") != std::string::npos, rank, lines);
   });

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -485,6 +486,63 @@ TEST_CASE("More than 64 ranks use no direct algorithm", "[collective][wire]") {
   });
   CHECK(wrong == std::vector<Complaint>(kRankCount));
   CHECK(most < 2 * 30 * kRankCount);
+}
+
+TEST_CASE("A table with one algorithm that is no ring is reproducible", "[collective][wire]") {
+  CHECK_FALSE(IsReproducible(UsualWireTable()));
+  CHECK_FALSE(IsReproducible(OneWireAlgorithm(WireAlgorithm::kRing, 0, 0)));
+  CHECK_FALSE(IsReproducible(OneWireAlgorithm(WireAlgorithm::kDoubling, 0, 0)));
+  CHECK_FALSE(IsReproducible({{.bytes_max = 5, .algorithm = WireAlgorithm::kDirect},
+                              {.algorithm = WireAlgorithm::kHalving}}));
+  CHECK(IsReproducible(OneWireAlgorithm(WireAlgorithm::kDirect, 0, 0)));
+  CHECK(IsReproducible({{.bytes_max = 5, .algorithm = WireAlgorithm::kHalving, .chunk_depth = 1},
+                        {.algorithm = WireAlgorithm::kHalving}}));
+  CHECK(ReproducibleAlgorithm(1) == WireAlgorithm::kDirect);
+  CHECK(ReproducibleAlgorithm(kDirectRanksMax) == WireAlgorithm::kDirect);
+  CHECK(ReproducibleAlgorithm(kDirectRanksMax + 1) == WireAlgorithm::kHalving);
+}
+
+// Sums of other sizes, and at other places of a call, as in the size of all values.
+TEST_CASE("Reproducible algorithms reduce a value alike wherever it lies", "[collective][wire]") {
+  constexpr size_t kCount = 3000;
+  const auto algorithm = GENERATE(WireAlgorithm::kHalving, WireAlgorithm::kDirect);
+  const int rank_count = GENERATE(3, 4, 5, 7);
+  INFO(NameOf(algorithm) << ", " << rank_count << " ranks");
+  std::vector<test::Complaints> found(static_cast<size_t>(rank_count));
+  ranks::RunAsThreads({rank_count}, [&](ranks::Group& group) {
+    test::Complaints& mine = found[static_cast<size_t>(group.rank())];
+    const auto made = OverLinks(group, OnlyBy(algorithm));
+    mine.Expect(made->is_reproducible(), "no promise");
+    std::vector<float> values(kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      values[i] =
+          std::ldexp(1.0F + static_cast<float>(i % 7) / 3,
+                     static_cast<int>((i * 5 + 11 * static_cast<size_t>(group.rank())) % 23));
+    }
+    std::vector<float> whole = values;
+    mine.Expect(
+        made->AllReduce({},
+                        {reinterpret_cast<std::byte*>(whole.data()), kCount, DataType::kFloat32},
+                        ReduceOp::kSum)
+            .has_value(),
+        "AllReduce");
+    for (const size_t begin : {1UL, 777UL, 1500UL, 2990UL}) {
+      for (const size_t count : {1UL, 9UL, kCount - begin}) {
+        if (begin + count > kCount) continue;
+        std::vector<float> part(values.begin() + static_cast<ptrdiff_t>(begin),
+                                values.begin() + static_cast<ptrdiff_t>(begin + count));
+        mine.Expect(
+            made->AllReduce({},
+                            {reinterpret_cast<std::byte*>(part.data()), count, DataType::kFloat32},
+                            ReduceOp::kSum)
+                .has_value(),
+            "AllReduce");
+        mine.Expect(std::memcmp(part.data(), &whole[begin], count * sizeof(float)) == 0,
+                    fmt::format("other bits at {} of {}", begin, count));
+      }
+    }
+  });
+  for (const test::Complaints& one : found) CHECK(one.list() == std::vector<Complaint>{});
 }
 
 TEST_CASE("Tables are checked", "[collective][wire]") {

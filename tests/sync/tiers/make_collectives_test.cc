@@ -79,6 +79,43 @@ TEST_CASE("Hosts may have several roots each", "[collective][make]") {
   CHECK((description.find("between 2 hosts, with 2 roots each") != std::string::npos) == is_tiered);
 }
 
+// Whether the collectives of all ranks promise reproducible sums. Ranks that differ are an error.
+bool AreReproducible(const ranks::ThreadRanks& ranks, const CollectiveOptions& options) {
+  std::vector<int> promises(static_cast<size_t>(ranks.rank_count), -1);
+  ranks::RunAsThreads(ranks, [&](ranks::Group& group) {
+    const auto made = MakeCollectives(group, Healthy(), options);
+    if (made) promises[static_cast<size_t>(group.rank())] = (*made)->is_reproducible() ? 1 : 0;
+  });
+  for (const int promise : promises) CHECK(promise == promises.front());
+  CHECK(promises.front() >= 0);
+  return promises.front() == 1;
+}
+
+TEST_CASE("Reproducible sums are promised where they are", "[collective][make]") {
+  const ranks::ThreadRanks alone{1, 1};
+  const ranks::ThreadRanks on_host{3, 3};
+  const ranks::ThreadRanks on_hosts{3, 1};
+  const ranks::ThreadRanks in_tiers{4, 2};
+  CollectiveOptions usual = Named("auto");
+  usual.trial_time = std::chrono::milliseconds(0);  // the usual table has several algorithms
+  CHECK(AreReproducible(alone, usual));
+  CHECK(AreReproducible(on_host, usual));
+  CHECK_FALSE(AreReproducible(on_hosts, usual));
+  CHECK_FALSE(AreReproducible(in_tiers, usual));
+  CollectiveOptions reproducible = Named("auto");
+  reproducible.is_reproducible = true;
+  for (const ranks::ThreadRanks& ranks : {alone, on_host, on_hosts, in_tiers}) {
+    CHECK(AreReproducible(ranks, reproducible));
+  }
+  for (const ranks::ThreadRanks& ranks : {on_hosts, in_tiers}) {
+    CHECK(AreReproducible(ranks, Named("halving")));
+    CHECK(AreReproducible(ranks, Named("direct")));
+    CHECK_FALSE(AreReproducible(ranks, Named("ring")));
+  }
+  reproducible.host_roots = 2;
+  CHECK_FALSE(AreReproducible(in_tiers, reproducible));
+}
+
 TEST_CASE("More roots than ranks of a host are refused", "[collective][make]") {
   struct Refused {
     ranks::ThreadRanks ranks;

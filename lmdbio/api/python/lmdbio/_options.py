@@ -96,6 +96,7 @@ class SyncOptions(ctypes.Structure):
         ("device_one_shot_bytes", ctypes.c_int64),
         ("slice_bytes", ctypes.c_uint64),
         ("order", ctypes.c_char_p),
+        ("reproducible", ctypes.c_int),
     ]
 
 

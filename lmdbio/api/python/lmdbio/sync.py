@@ -232,12 +232,12 @@ class Synchronizer:
                  placement: Optional[str] = None, host_roots: int = 1, device: Optional[int] = 0,
                  device_collective: str = "auto", device_order: str = "auto",
                  device_buffer_bytes: Optional[int] = 0, device_gradient_bytes: int = 0,
-                 device_one_shot_bytes: int = 262_144, num_groups: Optional[int] = 0,
-                 bucket_bytes: Optional[int] = 0, plan_patience_ms: int = 1_000,
-                 group_by: str = "bytes", last_bucket_bytes: Optional[int] = 0,
-                 slice_bytes: Optional[int] = 0, order: str = "due", stall_report_ms: int = 5_000,
-                 stall_limit_ms: int = 600_000, silence_limit_ms: int = 4_000,
-                 timeline_path: Optional[str] = None) -> None:
+                 device_one_shot_bytes: int = 262_144, reproducible: bool = False,
+                 num_groups: Optional[int] = 0, bucket_bytes: Optional[int] = 0,
+                 plan_patience_ms: int = 1_000, group_by: str = "bytes",
+                 last_bucket_bytes: Optional[int] = 0, slice_bytes: Optional[int] = 0,
+                 order: str = "due", stall_report_ms: int = 5_000, stall_limit_ms: int = 600_000,
+                 silence_limit_ms: int = 4_000, timeline_path: Optional[str] = None) -> None:
         """Starts the helper thread. Collective.
 
         comm                 A communicator of mpi4py: its ranks. "env": the ranks that torchrun or
@@ -312,6 +312,11 @@ class Synchronizer:
                              each reads the values of all ranks, and writes to its own memory only.
                              Larger values are divided among the GPUs. Not measured on a real GPU
                              yet. -1: none.
+        reproducible         Sums have the same bits in every run, with any order of a plan and any
+                             sizes of buckets and slices: between hosts, only algorithms whose sum
+                             of a value depends neither on its place nor on a trial. Refused with
+                             collective = ring or mpi, device_collective = nccl or mpi, several
+                             host_roots, and collectives of the program that do not promise it.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -355,10 +360,10 @@ class Synchronizer:
             host_roots=host_roots, device=device, device_collective=device_collective,
             device_order=device_order, device_buffer_bytes=device_buffer_bytes,
             device_gradient_bytes=device_gradient_bytes,
-            device_one_shot_bytes=device_one_shot_bytes, num_groups=num_groups,
-            bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms, group_by=group_by,
-            last_bucket_bytes=last_bucket_bytes, slice_bytes=slice_bytes, order=order,
-            stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
+            device_one_shot_bytes=device_one_shot_bytes, reproducible=reproducible,
+            num_groups=num_groups, bucket_bytes=bucket_bytes, plan_patience_ms=plan_patience_ms,
+            group_by=group_by, last_bucket_bytes=last_bucket_bytes, slice_bytes=slice_bytes,
+            order=order, stall_report_ms=stall_report_ms, stall_limit_ms=stall_limit_ms,
             silence_limit_ms=silence_limit_ms, timeline_path=timeline_path))
     # End generated Synchronizer.
 
