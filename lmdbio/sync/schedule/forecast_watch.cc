@@ -38,25 +38,46 @@ void ForecastWatch::OnIterationEnd(int64_t now_ns) {
   CallSums calls = std::exchange(going_on_, {});
   const CallSums meeting = std::exchange(meeting_, {});
   if (!is_whole) return;
+  const int64_t all_expected_ns = AddNs(calls.expected_ns, meeting.expected_ns);
   const bool may_be_late = 3 * calls.expected_ns < meeting.expected_ns;
   if (may_be_late) calls.Add(meeting);
   if (!IsWrong(calls, length_ns)) {
     wrong_count_ = 0;
     wrong_calls_ = {};
+    wrong_expected_ns_ = 0;
+    wrong_longer_ns_ = 0;
     return;
   }
   wrong_calls_.Add(calls);
+  wrong_expected_ns_ = AddNs(wrong_expected_ns_, all_expected_ns);
+  wrong_longer_ns_ = AddNs(wrong_longer_ns_, length_ns - expected_.length_ns);
   if (++wrong_count_ < wrong_in_row_) return;
-  wrong_ = {.fault = length_ns > expected_.length_ns ? ForecastFault::kLongerProgram
-                                                     : ForecastFault::kShorterProgram,
+  wrong_ = {.fault = FaultOfWrong(),
             .may_be_late = may_be_late,
             .iteration_count = wrong_count_,
             .expected_ns = expected_.length_ns,
             .length_ns = length_ns,
             .expected_calls_ns = wrong_calls_.expected_ns,
             .calls_ns = wrong_calls_.taken_ns};
-  if (wrong_calls_.are_slow()) wrong_->fault = ForecastFault::kSlowerNetwork;
-  if (wrong_calls_.are_fast()) wrong_->fault = ForecastFault::kFasterNetwork;
+}
+
+// Calls that do not count are assumed to be longer in the same proportion.
+ForecastFault ForecastWatch::FaultOfWrong() const {
+  if (wrong_calls_.are_slow()) return ForecastFault::kSlowerNetwork;
+  if (wrong_calls_.are_fast()) return ForecastFault::kFasterNetwork;
+  double calls_longer_ns = 0;
+  if (wrong_calls_.expected_ns > 0) {
+    const auto expected_ns = static_cast<double>(wrong_calls_.expected_ns);
+    const auto taken_ns = static_cast<double>(wrong_calls_.taken_ns);
+    calls_longer_ns =
+        (taken_ns - expected_ns) / expected_ns * static_cast<double>(wrong_expected_ns_);
+  }
+  const double half_ns = static_cast<double>(wrong_longer_ns_) / 2;
+  if (wrong_longer_ns_ > 0) {
+    return calls_longer_ns > half_ns ? ForecastFault::kSlowerNetwork
+                                     : ForecastFault::kLongerProgram;
+  }
+  return calls_longer_ns < half_ns ? ForecastFault::kFasterNetwork : ForecastFault::kShorterProgram;
 }
 
 bool ForecastWatch::IsWrong(const CallSums& calls, int64_t length_ns) const {

@@ -30,8 +30,8 @@ struct WrongForecast {
   enum class ForecastFault : uint8_t {
     kSlowerNetwork,
     kFasterNetwork,
-    kLongerProgram,   // calls take as long as predicted, iterations longer
-    kShorterProgram,  // the same, iterations shorter
+    kLongerProgram,   // iterations are longer, and not because of calls
+    kShorterProgram,  // iterations are shorter, and not because of calls
   };
   ForecastFault fault = ForecastFault::kLongerProgram;
   bool may_be_late = false;      // no slice tells a slower network from a late rank
@@ -56,7 +56,8 @@ struct WrongForecast {
 // count, if they are a quarter of it, because no rank can be late for them. Otherwise all count.
 //
 // The forecast is wrong after so many wrong iterations in a row. The iteration in which the watch
-// begins does not count.
+// begins does not count. The network is named if most calls were beyond a limit, or if calls make
+// up more than half of the time by which the iterations are longer or shorter.
 //
 // Pure: no clock. Allocates nothing.
 // Threads: one at a time.
@@ -89,15 +90,19 @@ class ForecastWatch {
     void Add(const CallSums& other);
   };
   bool IsWrong(const CallSums& calls, int64_t length_ns) const;
+  WrongForecast::ForecastFault FaultOfWrong() const;
 
   TransferModel model_;
   const ExpectedIteration expected_;
   const uint32_t wrong_in_row_;
-  CallSums meeting_;            // of this iteration
-  CallSums going_on_;           // of this iteration
-  CallSums wrong_calls_;        // of the last wrong iterations
-  uint32_t wrong_count_ = 0;    // in a row
-  int64_t iteration_end_ = -1;  // of the last one; -1: none yet
+  CallSums meeting_;   // of this iteration
+  CallSums going_on_;  // of this iteration
+  // Of the last wrong iterations.
+  uint32_t wrong_count_ = 0;
+  CallSums wrong_calls_;           // those that count
+  int64_t wrong_expected_ns_ = 0;  // of all calls
+  int64_t wrong_longer_ns_ = 0;    // than predicted; the iterations, and not the calls
+  int64_t iteration_end_ = -1;     // of the last one; -1: none yet
   std::optional<WrongForecast> wrong_;
 };
 

@@ -111,6 +111,34 @@ TEST_CASE("Wrong iterations count in a row, and each kind adds to the others", "
   CHECK(mixed.wrong()->iteration_count == 3);
 }
 
+// The limits of calls are not exceeded, but the iteration is longer or shorter because of them.
+TEST_CASE("The network is named if calls make up more than half of the difference",
+          "[forecast_watch]") {
+  const auto fault_of = [](int64_t length_ns, const WatchedCalls& calls) {
+    WatchedPlan plan;
+    for (int i = 0; i < 3; ++i) plan.Iterate(length_ns, calls);
+    return FaultOf(plan);
+  };
+  CHECK(fault_of(11'600, {{4000, 4800}}) == ForecastFault::kLongerProgram);
+  CHECK(fault_of(11'600, {{4000, 4801}}) == ForecastFault::kSlowerNetwork);
+  CHECK(fault_of(8'400, {{4000, 3201}}) == ForecastFault::kShorterProgram);
+  CHECK(fault_of(8'400, {{4000, 3200}, {1000, 999}}) == ForecastFault::kFasterNetwork);
+  // Iterations before a right one do not count.
+  const auto fault_after_others = [](int64_t call_ns) {
+    WatchedPlan plan;
+    for (int i = 0; i < 2; ++i) plan.Iterate(12'000, {{4000, 4000}});
+    plan.Iterate(10'000, {{4000, 4000}});
+    for (int i = 0; i < 3; ++i) plan.Iterate(11'600, {{4000, call_ns}});
+    return FaultOf(plan);
+  };
+  CHECK(fault_after_others(4801) == ForecastFault::kSlowerNetwork);
+  CHECK(fault_after_others(4799) == ForecastFault::kLongerProgram);
+  // Slices tell of the other calls.
+  const WatchedCall goes_on{1000, 1201, TransferStart::kGoesOn};
+  CHECK(fault_of(11'600, {{3000, 3000}, goes_on}) == ForecastFault::kSlowerNetwork);
+  CHECK(fault_of(11'608, {{3000, 3000}, goes_on}) == ForecastFault::kLongerProgram);
+}
+
 TEST_CASE("The number of wrong iterations is given", "[forecast_watch]") {
   WatchedPlan plan(6);
   for (int i = 0; i < 5; ++i) plan.Iterate(20'000, 5000);
