@@ -1,4 +1,4 @@
-"""Tests run_training.py and python_cost.py on little data.
+"""Tests run_training.py, python_cost.py, late_cost.py and late_ratio.py on little data.
 
     training_test.py BUILD_FOLDER
 
@@ -152,6 +152,26 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, re.compile(r"^\| \*\*together\*\* \| \*\*[\d.]+\*\* \|$",
                                                    re.MULTILINE))
+
+    def test_the_cost_of_late_updates(self):
+        result = subprocess.run(
+            [PYTHON, "-B", FOLDER / "late_cost.py", "--modules", "3", "--repetitions", "2"],
+            capture_output=True, text=True, check=False, timeout=120,
+            env=os.environ | {"LMDBIO_LIBRARY": str(BUILD / "lib" / "liblmdbio.so")})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = re.findall(r"(?m)^\| .* \| -?[\d.]+ \| -?[\d.]+ \|$", result.stdout)
+        self.assertEqual(len(rows), 5)
+
+    def test_the_ratio_of_late_updates(self):
+        result = subprocess.run(
+            [PYTHON, "-B", FOLDER / "late_ratio.py", "--hosts", "1", "--rhos", "1,2",
+             "--layer-mb", "0.1", "--repetitions", "2", "--warmup", "2", "--iterations", "2",
+             "--build", BUILD], capture_output=True, text=True, check=False, timeout=300)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = re.findall(r"(?m)^\| ([12]) \| (\w+\(\)), \w+ \| [\d.]+ \| ([\d.]+)", result.stdout)
+        self.assertEqual([row[:2] for row in rows], [
+            (rho, way) for rho in "12" for way in ("synchronize()", "step()", "step()")])
+        self.assertEqual([ratio for _, way, ratio in rows if way == "synchronize()"], ["1.000"] * 2)
 
 
 if __name__ == "__main__":
