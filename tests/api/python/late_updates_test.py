@@ -12,6 +12,7 @@ import job
 import torch
 from late_model import bits_of, loss_of, make_network, saved
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import lmdbio
 import lmdbio.sync
@@ -308,29 +309,47 @@ class LateUpdatesTest(unittest.TestCase):
             both.append(found)
         self.assertEqual(both[1], both[0])
 
-    def test_hooks_of_modules_that_read_parameters(self):
-        def weight_of_norm(model):
-            return torch.nn.utils.weight_norm(model)
+    def compare_model(self, make, loss_of_model, **late):
+        """Trains a small model in both ways."""
+        both = []
+        for is_late in (False, True):
+            torch.manual_seed(3)
+            model = make()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=0.1)
+            options = {"optimizer": optimizer, **late} if is_late else {}
+            with lmdbio.torch.GradientSync(model, self.sync, **options) as gradients:
+                for step in range(4):
+                    loss_of_model(model, torch.full((2, 4), 0.1 * step + COMM.rank)).backward()
+                    if is_late:
+                        gradients.step()
+                    else:
+                        gradients.synchronize()
+                        optimizer.step()
+                        optimizer.zero_grad()
+            both.append(bits_of(model.state_dict()))
+        self.assertEqual(both[1], both[0])
 
-        for wrap in (weight_of_norm, torch.nn.utils.parametrizations.spectral_norm):
-            both = []
-            for is_late in (False, True):
-                torch.manual_seed(3)
-                model = nn.Sequential(wrap(nn.Linear(4, 4)), nn.Tanh(), wrap(nn.Linear(4, 2)))
-                optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-                late = {"optimizer": optimizer} if is_late else {}
-                with lmdbio.torch.GradientSync(model, self.sync, **late) as gradients:
-                    for step in range(4):
-                        values = torch.full((2, 4), 0.1 * step + COMM.rank)
-                        model(values).square().sum().backward()
-                        if is_late:
-                            gradients.step()
-                        else:
-                            gradients.synchronize()
-                            optimizer.step()
-                            optimizer.zero_grad()
-                both.append(bits_of(model.state_dict()))
-            self.assertEqual(both[1], both[0])
+    def test_hooks_of_modules_that_read_parameters(self):
+        for wrap in (nn.utils.weight_norm, nn.utils.parametrizations.spectral_norm):
+            self.compare_model(
+                lambda wrap=wrap: nn.Sequential(wrap(nn.Linear(4, 4)), nn.Tanh(),
+                                                wrap(nn.Linear(4, 2))),
+                lambda model, values: model(values).square().sum())
+
+    def test_a_part_that_is_computed_again_in_the_backward_pass(self):
+        for is_reentrant in (True, False):
+            self.compare_model(
+                lambda: nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))),
+                lambda model, values, way=is_reentrant: model[2](
+                    checkpoint(model[1], model[0](values), use_reentrant=way)).square().sum())
+
+    def test_modules_that_can_have_no_hooks(self):
+        def make():
+            return nn.ModuleList([nn.Linear(4, 4), torch.jit.script(nn.Linear(4, 4)),
+                                  torch.jit.script(nn.Linear(4, 4))])  # the last one is unused
+
+        self.compare_model(make, lambda model, values: model[1](model[0](values)).square().sum(),
+                           check=True)
 
     def test_parameters_of_others(self):
         # The optimizer has a parameter that the model does not have, and the model one that the
@@ -381,29 +400,13 @@ class LateUpdatesTest(unittest.TestCase):
         class Reader(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.inner = nn.Linear(3, 3, bias=False)  # is never called
-                self.first = nn.Linear(3, 3)
+                self.inner = nn.Linear(4, 4, bias=False)  # is never called
+                self.first = nn.Linear(4, 4)
 
             def forward(self, values):
                 return nn.functional.linear(self.first(values), self.inner.weight)
 
-        both = []
-        for is_late in (False, True):
-            torch.manual_seed(5)
-            model = Reader()
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            late = {"optimizer": optimizer, "check": True} if is_late else {}
-            with lmdbio.torch.GradientSync(model, self.sync, **late) as gradients:
-                for step in range(4):
-                    model(torch.full((1, 3), 1.0 + step)).sum().backward()
-                    if is_late:
-                        gradients.step()
-                    else:
-                        gradients.synchronize()
-                        optimizer.step()
-                        optimizer.zero_grad()
-            both.append(bits_of(model.state_dict()))
-        self.assertEqual(both[1], both[0])
+        self.compare_model(Reader, lambda model, values: model(values).sum(), check=True)
 
     def test_a_group_that_comes_later(self):
         both = []

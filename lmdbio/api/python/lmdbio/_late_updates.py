@@ -75,6 +75,8 @@ class LateUpdates:
             self._hooks.append(MethodHook(optimizer, name, self.flush))
 
     def _hook(self, module: torch.nn.Module, watched: Sequence[Any]) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            return  # it has no hooks
         own = {id(parameter) for parameter in own_parameters(module)}
         gate = _Gate(self, [one for one in watched if id(one.parameter) in own])
         if not gate.watched and not module._modules:
@@ -93,7 +95,7 @@ class LateUpdates:
             one.is_late = True
             self.waiting[one.name] = one
         if self._at_once is None:
-            self._at_once = self._read_elsewhere(computed)
+            self._at_once = self._read_elsewhere(watched, computed)
         now = [one for one in watched
                if one.name in self._at_once or not self._partial.has(one.parameter)]
         if not self._partial.is_proven:
@@ -106,9 +108,10 @@ class LateUpdates:
         if self._check:
             self._poison()
 
-    def _read_elsewhere(self, computed: Set[str]) -> Set[str]:
+    def _read_elsewhere(self, watched: Sequence[Any], computed: Set[str]) -> Set[str]:
+        hooked = {one.name for gate in self._gates for one in gate.watched}
         seen = {one.name for gate in self._gates if gate.has_run for one in gate.watched}
-        names = computed - seen
+        names = {one.name for one in watched} - hooked | computed - seen
         if names:
             logging.getLogger("lmdbio").info(
                 "step() waits for parameters that are read outside of their modules: %s",
