@@ -54,6 +54,17 @@ def make_optimizer(model, name, **options):
     return class_of(name)([slow, {"params": parameters[2:]}], **options)
 
 
+class Half(nn.Module):
+    """Does not use all of its modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, values):
+        return self.used(values)
+
+
 class Training:
     """A training whose gradients come by synchronize() or by step()."""
 
@@ -350,6 +361,16 @@ class LateUpdatesTest(unittest.TestCase):
 
         self.compare_model(make, lambda model, values: model[1](model[0](values)).square().sum(),
                            check=True)
+
+    def test_a_model_without_any_hooks(self):
+        model = torch.jit.script(Half())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with lmdbio.torch.GradientSync(model, self.sync, optimizer=optimizer,
+                                       check=True) as gradients:
+            for _ in range(2):
+                model(torch.ones(1, 4)).sum().backward()
+                gradients.step()
+                self.assertTrue(all(one.isfinite().all() for one in model.parameters()))
 
     def test_parameters_of_others(self):
         # The optimizer has a parameter that the model does not have, and the model one that the
