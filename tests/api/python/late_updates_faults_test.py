@@ -7,6 +7,8 @@ order; a failure ends all.
 import copy
 import io
 import math
+import subprocess
+import sys
 import time
 import unittest
 import unittest.mock
@@ -145,6 +147,29 @@ class LateUpdatesFaultsTest(unittest.TestCase):
             self.assertFalse(gradients.flush())
             gradients.close()
             self.settle()
+
+    def test_an_optimizer_that_takes_no_dense_gradients(self):
+        self.optimizer = torch.optim.SparseAdam(self.model.parameters())
+        gradients = self.gradients()
+        loss_of_chain(self.model).backward()
+        with self.assertRaisesRegex(RuntimeError, "SparseAdam does not support dense"):
+            gradients.step()
+        gradients.close()
+        self.settle()
+
+    def test_a_program_that_ends_while_updates_wait(self):
+        program = """if True:
+            import torch, lmdbio.torch
+            model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            gradients = lmdbio.torch.GradientSync(model, None, optimizer=optimizer, check=True)
+            model(torch.ones(1, 3)).sum().backward()
+            gradients.step()
+            print(len(gradients._updates.waiting))
+            """
+        ended = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
+                               check=False, timeout=4 * SOON_S)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "3\n", ""))
 
     def test_a_read_that_comes_too_early(self):
         for index in range(3):
