@@ -205,7 +205,12 @@ static void test_order_of_computing(void) {
   CHECK(has_numbers(order->gradients, 2, (const uint32_t[]){1, 0}));
   CHECK(has_numbers(order->nodes, 5, (const uint32_t[]){0, 2, 3, 1, 4}));
   CHECK(has_numbers(order->edges, 2, (const uint32_t[]){3, 1}));
-  graph.gradient_count = 1; /* the memory of the last result is used again */
+  /* The memory of the last result is used again. */
+  graph.costs_ns = (const int64_t[]){5, 1, 3, 2, 1};
+  CHECK(lmdbio_sync_order_computing(sync, &graph, &order) == LMDBIO_OK);
+  CHECK(order->edge_count == 1 && has_numbers(order->edges, 2, (const uint32_t[]){1, 2}));
+  graph.costs_ns = costs;
+  graph.gradient_count = 1;
   CHECK(lmdbio_sync_order_computing(sync, &graph, &order) == LMDBIO_OK);
   CHECK(order->gradient_count == 1 && order->edge_count == 0);
   CHECK(has_numbers(order->nodes, 5, (const uint32_t[]){0, 1, 2, 3, 4}));
