@@ -1,5 +1,6 @@
 // Collectives that report each transfer of gradients, and do all else as others do.
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "bench/sync/gradient_sync.h"
@@ -8,6 +9,8 @@
 
 namespace lmdbio::bench {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // The library has no such report, because only this measurement needs it. A call more for each
 // collective costs some nanoseconds of its microseconds.
@@ -22,12 +25,15 @@ class WatchedCollectives final : public sync::ForwardedCollectives {
                                       const sync::Reduction& reduction) override {
     window_.OnTransfer();
     if (record_ == nullptr) return ForwardedCollectives::AllReduce(tag, values, reduction);
-    const auto began = std::chrono::steady_clock::now();
+    const auto began = Clock::now();
     auto outcome = ForwardedCollectives::AllReduce(tag, values, reduction);
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
+    const auto end = Clock::now();
     // A declined call has moved nothing.
     if (outcome && *outcome == sync::CallOutcome::kDone) {
-      record_->Add({values.count * sync::ElementBytes(values.type), took.count()});
+      const std::chrono::nanoseconds took = end - began;
+      const std::chrono::nanoseconds rest = began - last_end_.value_or(began);
+      record_->Add({values.count * sync::ElementBytes(values.type), took.count()}, rest.count());
+      last_end_ = end;
     }
     return outcome;
   }
@@ -35,6 +41,7 @@ class WatchedCollectives final : public sync::ForwardedCollectives {
  private:
   InputWindow& window_;
   TransferRecord* const record_;
+  std::optional<Clock::time_point> last_end_;  // of a call
 };
 
 }  // namespace

@@ -53,9 +53,10 @@ TEST_CASE("The prediction of a plan is read from the description of a synchroniz
 }
 
 // A call of so many units takes that many us, and 100 us more.
-void AddCalls(TransferRecord& record, uint64_t units, int count, int64_t more_ns = 0) {
+void AddCalls(TransferRecord& record, uint64_t units, int count, int64_t more_ns = 0,
+              int64_t rest_ns = 0) {
   const auto ns = static_cast<int64_t>(units + 100) * kMicrosecond + more_ns;
-  for (int i = 0; i < count; ++i) record.Add({units, ns});
+  for (int i = 0; i < count; ++i) record.Add({units, ns}, rest_ns);
 }
 
 TEST_CASE("A record compares calls of the plan with a model of those before it", "[plan]") {
@@ -64,7 +65,9 @@ TEST_CASE("A record compares calls of the plan with a model of those before it",
   AddCalls(record, 100, 4);  // the trial
   AddCalls(record, 1000, 4);
   record.EndIteration(false);
-  AddCalls(record, 500, 3);  // rounds
+  AddCalls(record, 500, 3);                                          // rounds
+  AddCalls(record, 400, 3, -70 * kMicrosecond, 200 * kMicrosecond);  // faster, after rests
+  AddCalls(record, 1000, 1);                                         // makes up for them
   record.EndIteration(false);
   CHECK_FALSE(record.has_plan());
   AddCalls(record, 700, 9, 70 * kMicrosecond);  // the rest of the rounds, and the first steps
@@ -72,7 +75,7 @@ TEST_CASE("A record compares calls of the plan with a model of those before it",
   CHECK(record.has_plan());
   record.EndIteration(false);  // the plan was abandoned
   CHECK(record.has_plan());
-  AddCalls(record, 300, 5, 50 * kMicrosecond);
+  AddCalls(record, 300, 5, 50 * kMicrosecond, 200 * kMicrosecond);
   AddCalls(record, 500, 5);
   AddCalls(record, 700, 3);
   AddCalls(record, 900, 2);  // too few for a median

@@ -39,12 +39,13 @@ std::optional<PlanPrediction> PredictionOf(std::span<const std::string> descript
   return std::nullopt;
 }
 
-void TransferRecord::Add(const sync::TransferSample& call) {
+// All calls of a plan count. Those that a model is made of count as in the library.
+void TransferRecord::Add(const sync::TransferSample& call, int64_t rest_ns) {
   const std::lock_guard lock(mutex_);
   if (has_plan_) {
-    planned_.Add(call);
+    planned_.Add(call, 0);
   } else {
-    open_.push_back(call);
+    open_.push_back({call, rest_ns});
   }
 }
 
@@ -52,7 +53,7 @@ void TransferRecord::EndIteration(bool has_plan) {
   const std::lock_guard lock(mutex_);
   has_plan_ = has_plan_ || has_plan;
   if (!has_plan_) {
-    for (const sync::TransferSample& call : open_) tried_.Add(call);
+    for (const RestedCall& one : open_) tried_.Add(one.call, one.rest_ns);
   }
   open_.clear();
 }

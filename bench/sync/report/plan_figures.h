@@ -39,7 +39,8 @@ struct TransferFigure {
 // Threads: any
 class TransferRecord {
  public:
-  void Add(const sync::TransferSample& call);
+  // rest_ns  without a call, before this one
+  void Add(const sync::TransferSample& call, int64_t rest_ns);
   // has_plan  whether the ranks follow a plan now. Once true, it stays true. The iteration in which
   //           it becomes true has calls of both kinds, so none of them count
   void EndIteration(bool has_plan);
@@ -51,7 +52,11 @@ class TransferRecord {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<sync::TransferSample> open_;  // of the present iteration, before the plan
+  struct RestedCall {
+    sync::TransferSample call;
+    int64_t rest_ns = 0;
+  };
+  std::vector<RestedCall> open_;  // of the present iteration, before the plan
   sync::TransferLog tried_;
   sync::TransferLog planned_;
   bool has_plan_ = false;

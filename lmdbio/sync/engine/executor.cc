@@ -124,8 +124,9 @@ Executor::Outcome Executor::ReduceValues(const CallTag& tag, const Values& value
   const int64_t began_ns = SteadyNanoseconds();
   Outcome outcome = collectives_.AllReduce(tag, values, reduction);
   if (outcome && *outcome == CallOutcome::kDone) {
-    const int64_t taken_ns = SteadyNanoseconds() - began_ns;
-    plan_times_->OnTransfer({values.count * ElementBytes(values.type), taken_ns}, start);
+    const int64_t end_ns = SteadyNanoseconds();
+    const int64_t taken_ns = end_ns - began_ns;
+    plan_times_->OnTransfer({values.count * ElementBytes(values.type), taken_ns}, end_ns, start);
   }
   return outcome;
 }

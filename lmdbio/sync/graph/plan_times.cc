@@ -7,9 +7,12 @@
 
 namespace lmdbio::sync {
 
-void PlanTimes::OnTransfer(const TransferSample& transfer, TransferStart start) {
+void PlanTimes::OnTransfer(const TransferSample& transfer, int64_t end_ns, TransferStart start) {
   if (trial_.empty()) return;
-  if (!is_following_) log_.Add(transfer);
+  const int64_t begin_ns = end_ns - transfer.ns;
+  const int64_t rest_ns = begin_ns - last_end_ns_.value_or(begin_ns);
+  last_end_ns_ = end_ns;
+  if (!is_following_) log_.Add(transfer, rest_ns);
   if (watch_) watch_->OnCall(transfer, start);
 }
 

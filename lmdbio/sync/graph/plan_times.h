@@ -31,7 +31,8 @@ class PlanTimes {
   explicit PlanTimes(std::vector<TransferSample> trial) : trial_(std::move(trial)) {}
 
   // A call has reduced values. Without effect if there was no trial.
-  void OnTransfer(const TransferSample& transfer, TransferStart start);
+  // end_ns  of a steady clock
+  void OnTransfer(const TransferSample& transfer, int64_t end_ns, TransferStart start);
   // For a proposal: the times of calls of the training, and those of the trial for other sizes.
   // After a plan in a slower or faster network the trial is old. Then its times are multiplied by
   // what calls of the training take against it.
@@ -56,8 +57,9 @@ class PlanTimes {
  private:
   const std::vector<TransferSample> trial_;
   TransferLog log_;
-  bool is_trial_old_ = false;  // the network was slower or faster than in a plan
-  uint64_t epoch_ = 0;         // of the last plan
+  std::optional<int64_t> last_end_ns_;  // of a call; none: it was the trial
+  bool is_trial_old_ = false;           // the network was slower or faster than in a plan
+  uint64_t epoch_ = 0;                  // of the last plan
   bool is_following_ = false;
   std::optional<ForecastWatch> watch_;  // none: nothing is predicted
   uint32_t wrong_count_ = 0;            // plans whose forecast was wrong

@@ -10,7 +10,11 @@ constexpr int64_t kCorrectionMax = 1'000'000;
 
 }  // namespace
 
-void TransferLog::Add(const TransferSample& sample) {
+void TransferLog::Add(const TransferSample& sample, int64_t rest_ns) {
+  rested_ns_ = std::min(rested_ns_ + rest_ns, kRestMaxNs);
+  const bool is_rested = rested_ns_ > sample.ns / kRestDivisor;
+  rested_ns_ -= std::min(rested_ns_, sample.ns);
+  if (is_rested) return;
   const bool is_new = !times_.contains(sample.bytes);
   if (is_new && times_.size() >= kKeptSizes) return;
   std::deque<int64_t>& times = times_[sample.bytes];

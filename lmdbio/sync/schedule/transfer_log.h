@@ -3,6 +3,10 @@
 // A trial is short: its calls may fit into the bucket of a network that limits the rate. So the
 // times of transfers in a training replace those of the trial.
 //
+// Such a network lets a call pass faster after a rest, and the calls of a good plan have no rests
+// between them. So a call counts if the rests before it are made up for by calls as long, but for
+// an eighth of the call itself.
+//
 // Source: docs/caramel.md "Transfer model".
 #ifndef LMDBIO_SYNC_SCHEDULE_TRANSFER_LOG_H_
 #define LMDBIO_SYNC_SCHEDULE_TRANSFER_LOG_H_
@@ -25,7 +29,12 @@ class TransferLog {
   static constexpr size_t kTimesMin = 3;    // fewer of a size say nothing
   static constexpr size_t kKeptSizes = 256;
 
-  void Add(const TransferSample& sample);
+  static constexpr int64_t kRestMaxNs = 1'000'000'000;  // longer ones count as so long
+  static constexpr int64_t kRestDivisor = 8;            // of a call
+
+  // rest_ns  without a call, before this one; not negative, and at most kScheduleEndNs
+  void Add(const TransferSample& sample, int64_t rest_ns);
+  // The rests before the next call stay.
   void Clear() { times_.clear(); }
 
   // The median of each size with enough times, by size; and those samples of `trial` whose size is
@@ -40,6 +49,7 @@ class TransferLog {
   std::vector<TransferSample> Medians() const;
 
   std::map<uint64_t, std::deque<int64_t>> times_;  // by bytes; the last is the latest
+  int64_t rested_ns_ = 0;                          // rests that no call has made up for
 };
 
 }  // namespace lmdbio::sync

@@ -24,9 +24,16 @@ TimedPlan PlanWithForecast(uint64_t epoch) {
           .model = *TransferModel::FromSamples(kPlanTrial)};
 }
 
+int64_t g_last_end_ns = 0;  // of the calls of all tests; no rests lie between them
+
+void Transfer(PlanTimes& times, const TransferSample& transfer) {
+  g_last_end_ns += transfer.ns;
+  times.OnTransfer(transfer, g_last_end_ns, TransferStart::kMeets);
+}
+
 // An iteration of the plan with one call; `now_ns` advances.
 bool IsWrongAfter(PlanTimes& times, int64_t& now_ns, int64_t length_ns, int64_t call_ns) {
-  times.OnTransfer({1000, call_ns}, TransferStart::kMeets);
+  Transfer(times, {1000, call_ns});
   now_ns += length_ns;
   return times.OnIterationEnd(now_ns);
 }
@@ -41,7 +48,7 @@ int CountUntilWrong(PlanTimes& times, int64_t length_ns, int64_t call_ns) {
 }
 
 void LogThree(PlanTimes& times, uint64_t bytes, int64_t ns) {
-  for (int i = 0; i < 3; ++i) times.OnTransfer({bytes, ns}, TransferStart::kMeets);
+  for (int i = 0; i < 3; ++i) Transfer(times, {bytes, ns});
 }
 
 TEST_CASE("In a slower network the trial is corrected by the calls of rounds", "[plan_times]") {

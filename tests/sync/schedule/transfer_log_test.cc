@@ -11,7 +11,7 @@ namespace {
 using Samples = std::vector<TransferSample>;
 
 void AddAll(TransferLog& log, uint64_t bytes, const std::vector<int64_t>& times) {
-  for (const int64_t ns : times) log.Add({bytes, ns});
+  for (const int64_t ns : times) log.Add({bytes, ns}, 0);
 }
 
 TEST_CASE("The median of a size counts, and replaces the trial near that size", "[transfer_log]") {
@@ -56,6 +56,43 @@ TEST_CASE("The latest times of a size count", "[transfer_log]") {
   AddAll(log, 64, std::vector<int64_t>(100, 1));
   AddAll(log, 64, std::vector<int64_t>(TransferLog::kKeptTimes / 2 + 1, 9));
   CHECK(log.Merge({}) == Samples{{64, 9}});
+}
+
+TEST_CASE("A call counts when earlier calls have made up for the rests", "[transfer_log]") {
+  constexpr int64_t kNs = 800;
+  TransferLog log;
+  // 100 ns are left before each call: an eighth.
+  for (int i = 0; i < 3; ++i) log.Add({64, kNs}, 100);
+  CHECK(log.Merge({}) == Samples{{64, kNs}});
+  // 1,700 ns, then 900 and 100: only the last of three calls counts.
+  for (int i = 0; i < 9; ++i) log.Add({128, kNs}, i % 3 == 0 ? 1700 : 0);
+  CHECK(log.Merge({}) == Samples{{64, kNs}, {128, kNs}});
+  for (int i = 0; i < 100; ++i) log.Add({256, kNs}, 101);
+  CHECK(log.Merge({}).size() == 2);
+  // A rest between calls that are shorter adds up, whatever was cleared.
+  TransferLog other;
+  for (int i = 0; i < 10; ++i) other.Add({64, 80}, 90);
+  other.Clear();
+  AddAll(other, 64, {100, 100, 100});
+  CHECK(other.Merge({}).empty());
+  AddAll(other, 64, {100});
+  CHECK(other.Merge({}) == Samples{{64, 100}});
+}
+
+// 1 s of calls makes up for any rest.
+TEST_CASE("A long rest counts as a second", "[transfer_log]") {
+  constexpr int64_t kNs = 100'000'000;
+  TransferLog log;
+  for (const int64_t rest_ns : {kScheduleEndNs, TransferLog::kRestMaxNs + 1}) {
+    log.Clear();
+    log.Add({64, kNs}, rest_ns);
+    for (int i = 0; i < 9; ++i) log.Add({64, kNs}, 0);
+    CHECK(log.Merge({}).empty());
+    AddAll(log, 64, {kNs, kNs});
+    CHECK(log.Merge({}).empty());
+    AddAll(log, 64, {kNs});
+    CHECK(log.Merge({}) == Samples{{64, kNs}});
+  }
 }
 
 TEST_CASE("Of too many sizes the first ones are kept", "[transfer_log]") {
