@@ -81,9 +81,8 @@ std::vector<Layers> RandomPasses(const LayerNetwork& network) {
   return passes;
 }
 
-TEST_CASE("The branch with the least work comes first in a greedy backward pass",
-          "[bench][order]") {
-  // 0 -> 1 -> 3, 0 -> 2 -> 3; the later branch is the longer one
+// 0 -> 1 -> 3, 0 -> 2 -> 3; the later branch is the longer one.
+LayerNetwork Branches() {
   LayerNetwork network;
   network.layers.resize(4);
   network.layers[0].gives = {1, 2};
@@ -95,9 +94,30 @@ TEST_CASE("The branch with the least work comes first in a greedy backward pass"
     network.layers[i].cost = costs[i];
     network.layers[i].tensors = {i};
   }
+  return network;
+}
+
+TEST_CASE("The branch with the least work comes first in a greedy backward pass",
+          "[bench][order]") {
+  const LayerNetwork network = Branches();
   CHECK(BackwardPass(network, {}) == Layers{3, 2, 1, 0});
   CHECK(GreedyBackwardOrder(network) == Layers{3, 1, 2, 0});
   CHECK(BackwardPass(network, GreedyBackwardOrder(network)) == Layers{3, 1, 2, 0});
+}
+
+TEST_CASE("A layer without gradients is computed when a gradient needs it", "[bench][order]") {
+  LayerNetwork network = Branches();
+  network.layers[1].tensors.clear();
+  CHECK(GreedyBackwardOrder(network) == Layers{3, 2, 1, 0});
+}
+
+TEST_CASE("The ends of a network are branches, too", "[bench][order]") {
+  LayerNetwork network = Branches();
+  network.layers[1].gives.clear();
+  network.layers[2].gives.clear();
+  network.layers.pop_back();
+  CHECK(BackwardPass(network, {}) == Layers{2, 1, 0});
+  CHECK(BackwardPass(network, GreedyBackwardOrder(network)) == Layers{1, 2, 0});
 }
 
 TEST_CASE("A network without branches has one order", "[bench][order]") {
