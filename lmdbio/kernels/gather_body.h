@@ -23,7 +23,7 @@ namespace lmdbio::kernels {
 inline constexpr uint32_t kGatherTeamThreads = 32;
 inline constexpr uint64_t kGatherPieceBytes = 4096;  // at most, copied and filled together
 inline constexpr uint32_t kLineWords = 8;  // of 128 bytes, the most that a bus reads at once
-inline constexpr unsigned kGatherWordsAtOnce = 8;     // loads that a thread has under way
+inline constexpr unsigned kGatherWordsAtOnce = 2;     // loads that a thread has under way
 inline constexpr uint32_t kGatherBlockThreads = 128;  // few, so that pieces use all multiprocessors
 
 struct GatherPiece {
