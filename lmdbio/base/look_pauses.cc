@@ -25,7 +25,7 @@ void LookPauses::Pause() {
     if (slack_ns > 0 && ::prctl(PR_SET_TIMERSLACK, kLeastSlackNs) == 0) slack_before_ = slack_ns;
   }
   std::this_thread::sleep_for(
-      std::clamp<std::chrono::steady_clock::duration>(waited / 8, kPauseMin, kPauseMax));
+      std::clamp<std::chrono::steady_clock::duration>(waited / kPart, kPauseMin, kPauseMax));
 }
 
 }  // namespace lmdbio

@@ -34,8 +34,8 @@ std::optional<std::chrono::nanoseconds> ThreadSlice();
 void ShortenThreadSlices();
 
 // The pauses of a thread that looks until something is done, as work on a GPU. It looks for
-// kLookTime, and then sleeps for an eighth of its time so far between two looks. So it notices the
-// end soon, and needs little of a core if that takes long.
+// kLookTime, and then sleeps for a part of its time so far between two looks. So it notices the end
+// soon, and needs little of a core if that takes long.
 //
 // The kernel lets a sleep end later by the timer slack of its thread, 50 us by default. Once a
 // thread has slept here, it has the least slack until this object ends. See prctl(2).
@@ -45,7 +45,8 @@ class LookPauses {
  public:
   static constexpr auto kLookTime = std::chrono::microseconds(50);
   static constexpr auto kPauseMin = std::chrono::microseconds(5);
-  static constexpr auto kPauseMax = std::chrono::microseconds(50);
+  static constexpr auto kPauseMax = std::chrono::microseconds(100);
+  static constexpr int kPart = 16;
 
   LookPauses() = default;
   ~LookPauses();
