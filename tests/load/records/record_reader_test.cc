@@ -17,6 +17,7 @@
 #include "tests/fixtures/tiny_db.h"
 #include "tests/load/loader/databases.h"
 #include "tests/load/loader/stream_oracle.h"
+#include "tests/ranks/wide.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/random.h"
@@ -138,7 +139,7 @@ TEST_CASE("Threads read with one RecordReader at the same time", "[loader][recor
     options.queue_depth = 4;
     options.block_bytes = 8192;
     options.snapshot = GENERATE(SnapshotMode::kImmutable, SnapshotMode::kOptimistic);
-    ReadInThreads(database, options, 40);
+    ReadInThreads(database, options, test::IsWide() ? 40 : 15);
   }
 }
 
