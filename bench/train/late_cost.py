@@ -19,19 +19,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lmdbio" / 
 
 import lmdbio.sync  # noqa: E402
 import lmdbio.torch  # noqa: E402
+from call_times import least_us  # noqa: E402
 
 OPTIMIZERS = {"SGD": {"lr": 0.01, "momentum": 0.9}, "Adam": {"lr": 0.001}}
-
-
-def least_us(call, repetitions, per, before=lambda: None):
-    """Returns the least time of a call in microseconds, divided by `per`."""
-    least = float("inf")
-    for _ in range(repetitions):
-        before()
-        start = time.perf_counter()
-        call()
-        least = min(least, time.perf_counter() - start)
-    return least * 1e6 / per
 
 
 class TimedStep:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lmdbio" / 
 
 import lmdbio.sync  # noqa: E402
 import lmdbio.torch  # noqa: E402
+from call_times import least_us  # noqa: E402
 
 
 class Scalars(torch.nn.Module):
@@ -34,17 +35,6 @@ class Scalars(torch.nn.Module):
         for value in self.values:
             total = total + value
         return total
-
-
-def least_us(call, repetitions, per, before=lambda: None):
-    """Returns the least time of a call in microseconds, divided by `per`."""
-    least = float("inf")
-    for _ in range(repetitions):
-        before()
-        start = time.perf_counter()
-        call()
-        least = min(least, time.perf_counter() - start)
-    return least * 1e6 / per
 
 
 def main():

@@ -144,22 +144,22 @@ class TrainingTest(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(told, result.stderr)
 
-    def test_the_cost_of_python(self):
+    def cost(self, program, *words):
+        """The output of a program that times calls of Python."""
         result = subprocess.run(
-            [PYTHON, "-B", FOLDER / "python_cost.py", "--tensors", "10", "--repetitions", "3"],
-            capture_output=True, text=True, check=False, timeout=120,
-            env=os.environ | {"LMDBIO_LIBRARY": str(BUILD / "lib" / "liblmdbio.so")})
+            [PYTHON, "-B", FOLDER / program, *words], capture_output=True, text=True, check=False,
+            timeout=120, env=os.environ | {"LMDBIO_LIBRARY": str(BUILD / "lib" / "liblmdbio.so")})
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, re.compile(r"^\| \*\*together\*\* \| \*\*[\d.]+\*\* \|$",
-                                                   re.MULTILINE))
+        return result.stdout
+
+    def test_the_cost_of_python(self):
+        output = self.cost("python_cost.py", "--tensors", "10", "--repetitions", "3")
+        self.assertRegex(output, re.compile(r"^\| \*\*together\*\* \| \*\*[\d.]+\*\* \|$",
+                                            re.MULTILINE))
 
     def test_the_cost_of_late_updates(self):
-        result = subprocess.run(
-            [PYTHON, "-B", FOLDER / "late_cost.py", "--modules", "3", "--repetitions", "2"],
-            capture_output=True, text=True, check=False, timeout=120,
-            env=os.environ | {"LMDBIO_LIBRARY": str(BUILD / "lib" / "liblmdbio.so")})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        rows = re.findall(r"(?m)^\| .* \| -?[\d.]+ \| -?[\d.]+ \|$", result.stdout)
+        output = self.cost("late_cost.py", "--modules", "3", "--repetitions", "2")
+        rows = re.findall(r"(?m)^\| .* \| -?[\d.]+ \| -?[\d.]+ \|$", output)
         self.assertEqual(len(rows), 5)
 
     def test_the_ratio_of_late_updates(self):
