@@ -113,6 +113,16 @@ class Training:
         return bits_of({"losses": self.losses, **self.state()})
 
 
+def end_iteration(gradients, optimizer, is_late):
+    """Ends an iteration in one of the two ways that are compared."""
+    if is_late:
+        gradients.step()
+    else:
+        gradients.synchronize()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 class LateUpdatesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -284,12 +294,7 @@ class LateUpdatesTest(unittest.TestCase):
                 with lmdbio.torch.GradientSync(model, self.sync, **late) as gradients:
                     for step in range(6):
                         model(values).square().sum().backward()
-                        if is_late:
-                            gradients.step()
-                        else:
-                            gradients.synchronize()
-                            optimizer.step()
-                            optimizer.zero_grad()
+                        end_iteration(gradients, optimizer, is_late)
                         mode = (torch.inference_mode, torch.no_grad, torch.enable_grad)[step % 3]
                         with mode(), torch.autocast("cpu", dtype=torch.bfloat16):
                             found.append(bits_of(model(values).float()))
@@ -307,12 +312,7 @@ class LateUpdatesTest(unittest.TestCase):
             with lmdbio.torch.GradientSync(model, COMM, **late) as gradients:
                 for _ in range(3):
                     model(values).square().sum().backward()
-                    if is_late:
-                        gradients.step()
-                    else:
-                        gradients.synchronize()
-                        optimizer.step()
-                        optimizer.zero_grad()
+                    end_iteration(gradients, optimizer, is_late)
                     model.eval()
                     with torch.no_grad():
                         found.append(bits_of(model(values)))
@@ -331,12 +331,7 @@ class LateUpdatesTest(unittest.TestCase):
             with lmdbio.torch.GradientSync(model, self.sync, **options) as gradients:
                 for step in range(4):
                     loss_of_model(model, torch.full((2, 4), 0.1 * step + COMM.rank)).backward()
-                    if is_late:
-                        gradients.step()
-                    else:
-                        gradients.synchronize()
-                        optimizer.step()
-                        optimizer.zero_grad()
+                    end_iteration(gradients, optimizer, is_late)
             both.append(bits_of(model.state_dict()))
         self.assertEqual(both[1], both[0])
 
