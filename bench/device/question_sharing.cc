@@ -179,13 +179,13 @@ class Importer {
     LMDBIO_TRY(const DeviceMemory own, part_.device().Allocate(memory.size_bytes()));
     std::vector<double> rates;
     for (int i = 0; i < part_.options().sample_count; ++i) {
-      constexpr int kCopies = 16;
+      constexpr int kCopiesASample = 16;
       const double begin = SecondsNow();
-      for (int k = 0; k < kCopies; ++k) {
+      for (int k = 0; k < kCopiesASample; ++k) {
         LMDBIO_TRY_VOID(stream.Copy(own.begin(), memory.begin(), memory.size_bytes()));
       }
       LMDBIO_TRY_VOID(part_.AwaitDrained(stream));
-      rates.push_back(2.0 * kCopies * static_cast<double>(memory.size_bytes()) / 1e9 /
+      rates.push_back(2.0 * kCopiesASample * static_cast<double>(memory.size_bytes()) / 1e9 /
                       (SecondsNow() - begin));
     }
     return rates;

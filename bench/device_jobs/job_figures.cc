@@ -15,8 +15,6 @@
 namespace lmdbio::figures {
 namespace {
 
-constexpr uint64_t kMebi = uint64_t{1} << 20;
-constexpr double kJobSecondsMax = 60;
 constexpr int kWireRanks = 4;
 constexpr int kKillRanks = 4;
 constexpr uint64_t kKillBytes = 16 * kMebi;

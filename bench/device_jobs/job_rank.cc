@@ -20,10 +20,9 @@ namespace {
 using device::DeviceAddress;
 
 constexpr uint64_t kSpaceBytes = uint64_t{4} << 20;
-constexpr int kWarmUps = 6;  // a plan is learned meanwhile
+constexpr int kLearningCalls = 6;  // a plan is learned meanwhile
 constexpr int kSamplesMin = 5;
 constexpr double kCallsMax = 64;
-constexpr double kMicro = 1e6;
 
 // Value i of a rank. The period is odd, so values of another place differ.
 constexpr uint64_t kPeriod = 61;
@@ -136,7 +135,7 @@ Result<double> JobRank::LargestOf(double mine) const {
 
 Result<CallTimes> JobRank::Time(const std::function<Status()>& once) {
   double warm = 0;
-  for (int i = 0; i < kWarmUps; ++i) {
+  for (int i = 0; i < kLearningCalls; ++i) {
     const double begin = SecondsNow();
     LMDBIO_TRY_VOID(once());
     warm = SecondsNow() - begin;

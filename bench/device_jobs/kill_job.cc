@@ -23,7 +23,7 @@ namespace lmdbio::figures {
 namespace {
 
 constexpr int kTensors = 4;
-constexpr int kWarmUps = 8;
+constexpr int kCallsBeforeKill = 8;
 constexpr double kDrainSecondsMax = 10;
 constexpr uint64_t kSpareBytes = 4096;
 
@@ -95,7 +95,7 @@ Status PlayKill(JobRank& rank) {
   if (rank.group().rank() == 0) new (board) KillBoard();
   LMDBIO_TRY(const auto job, JobSynchronizer::Create(rank, size_bytes));
   LMDBIO_TRY(const device::DeviceSpan values, job->synchronizer().PlaceOnDevice(size_bytes));
-  for (int i = 0; i < kWarmUps; ++i) LMDBIO_TRY_VOID(ReduceOnce(rank, *job, values));
+  for (int i = 0; i < kCallsBeforeKill; ++i) LMDBIO_TRY_VOID(ReduceOnce(rank, *job, values));
   LMDBIO_TRY_VOID(job->CheckWay());
   LMDBIO_TRY_VOID(rank.Write(values.begin, size_bytes));
   LMDBIO_TRY_VOID(ReduceOnce(rank, *job, values));

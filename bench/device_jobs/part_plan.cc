@@ -10,7 +10,6 @@
 namespace lmdbio::figures {
 namespace {
 
-constexpr double kJobSecondsMax = 60;
 constexpr double kQuickRowSeconds = 0.5;
 
 std::vector<uint64_t> Bounded(const FigureSettings& options, std::vector<uint64_t> sizes) {

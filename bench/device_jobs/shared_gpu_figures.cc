@@ -16,8 +16,6 @@
 namespace lmdbio::figures {
 namespace {
 
-constexpr double kMicro = 1e6;
-constexpr uint64_t kMebi = uint64_t{1} << 20;
 constexpr uint64_t kRoofBytes = 256 * kMebi;
 constexpr uint64_t kUsualBufferBytes = 32 * kMebi;
 constexpr int kRankCounts[] = {2, 4, 8};

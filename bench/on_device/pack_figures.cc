@@ -33,7 +33,6 @@ using kernels::PackDirection;
 using kernels::PackWork;
 
 constexpr const char* kNetworks[] = {"resnet50", "efficientnet_b0"};
-constexpr uint64_t kMebi = 1 << 20;
 constexpr uint64_t kRoofBytes = 512 * kMebi;
 constexpr uint64_t kBarBytes = 64 * kMebi;  // smaller lists lie in the cache of a GPU in part
 constexpr uint64_t kTensorBytes = 512;      // tensors begin at its multiples, as those of PyTorch

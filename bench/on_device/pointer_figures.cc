@@ -26,7 +26,7 @@ using device::PointerKind;
 
 constexpr uint64_t kRangeBytes = 4096;
 constexpr size_t kRanges = 64;  // allocations of a program with an allocator of its own
-constexpr int kCallsASample = 1000;
+constexpr int kQueriesASample = 1000;
 
 constexpr const char* kQuery = "query of the driver";
 constexpr const char* kOwnHit = "hit, memory of lmdbio";
@@ -40,10 +40,10 @@ using Describe = std::function<Result<PointerFacts>(size_t index)>;
 // Nanoseconds a call.
 Result<double> Time(const Describe& describe) {
   const double begin = SecondsNow();
-  for (size_t i = 0; i < kCallsASample; ++i) {
+  for (size_t i = 0; i < kQueriesASample; ++i) {
     LMDBIO_TRY_VOID(describe(i));
   }
-  return (SecondsNow() - begin) * 1e9 / kCallsASample;
+  return (SecondsNow() - begin) * 1e9 / kQueriesASample;
 }
 
 class PointerBench {

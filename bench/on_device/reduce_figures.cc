@@ -32,10 +32,9 @@ constexpr DataType kTypes[] = {DataType::kFloat32,  DataType::kFloat64, DataType
                                DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
 constexpr size_t kSourceCounts[] = {2, 4, 8};
 constexpr size_t kSourcesMax = 8;
-constexpr uint64_t kMebi = 1 << 20;
-constexpr uint64_t kRoofBytes = 512 * kMebi;
+constexpr uint64_t kReduceRoofBytes = 512 * kMebi;
 
-std::vector<uint64_t> Sizes(const FigureSettings& options) {
+std::vector<uint64_t> SourceSizes(const FigureSettings& options) {
   if (options.is_quick) return {options.AtMost(64 * kMebi)};
   std::vector<uint64_t> sizes = {options.AtMost(64 * kMebi), options.AtMost(256 * kMebi)};
   if (sizes[0] == sizes[1]) sizes.pop_back();
@@ -57,7 +56,8 @@ class ReduceBench {
       LMDBIO_TRY(DeviceMemory memory, run.device().Allocate(size_bytes));
       bench.memory_.push_back(std::move(memory));
     }
-    LMDBIO_TRY(DeviceCopy roof, DeviceCopy::Make(run.device(), run.options().AtMost(kRoofBytes)));
+    LMDBIO_TRY(DeviceCopy roof,
+               DeviceCopy::Make(run.device(), run.options().AtMost(kReduceRoofBytes)));
     bench.roof_.emplace(std::move(roof));
     LMDBIO_TRY(PinnedSpace room, PinnedSpace::Make(run.device(), size_bytes));
     bench.room_.emplace(std::move(room));
@@ -133,7 +133,7 @@ class ReduceBench {
 Status MeasureReduce(FigureRun& run) {
   if (!HasKernels(run)) return {};
   LMDBIO_TRY(const auto kernels, DeviceKernels::Load(run.device()));
-  for (const uint64_t size_bytes : Sizes(run.options())) {
+  for (const uint64_t size_bytes : SourceSizes(run.options())) {
     LMDBIO_TRY(ReduceBench bench, ReduceBench::Make(run, *kernels, size_bytes));
     for (const DataType type : kTypes) {
       LMDBIO_TRY_VOID(bench.Fill(type));
@@ -151,7 +151,7 @@ FigurePart ReduceFigures(const FigureSettings& options) {
   FigurePart part = {.id = "D1",
                      .title = "kernels that reduce: bytes a second by those of a copy",
                      .measure = &MeasureReduce};
-  for (const uint64_t size_bytes : Sizes(options)) {
+  for (const uint64_t size_bytes : SourceSizes(options)) {
     for (const DataType type : kTypes) {
       for (const size_t count : kSourceCounts) {
         part.Plan(RowName(type, count, size_bytes), "ratio", AtLeast(0.9));

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/on_device/figure_run.h"
 #include "lmdbio/sync/reduce/half_bits.h"
 
 namespace lmdbio::figures {
@@ -25,7 +26,6 @@ void Put(std::vector<std::byte>& bytes, size_t index, T value) {
 
 std::string SizeText(uint64_t size_bytes) {
   constexpr uint64_t kKibi = 1 << 10;
-  constexpr uint64_t kMebi = 1 << 20;
   if (size_bytes >= kMebi && size_bytes % kMebi == 0) {
     return fmt::format("{} MiB", size_bytes / kMebi);
   }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kFileBytes = (5 << 20) + 1234;
+constexpr uint64_t kOddFileBytes = (5 << 20) + 1234;
 constexpr size_t npos = std::string::npos;
 
 const std::vector<EngineOptions>& AllOptions() {
@@ -46,13 +46,13 @@ std::string Name(const EngineOptions& options) {
 }
 
 TEST_CASE("Every engine fills every block as pread does", "[io][engine]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   uint64_t seed = 0;
   for (EngineOptions options : AllOptions()) {
     for (const bool is_registered : {false, true}) {
       test::Random random(++seed);
       BlockList blocks(16 << 20);
-      blocks.AddRandom(random, kFileBytes, 150);
+      blocks.AddRandom(random, kOddFileBytes, 150);
       options.memory = is_registered ? blocks.memory() : MutableBytes();
       INFO(Name(options) << (is_registered ? ", registered" : "") << ", seed " << seed);
       const auto engine = OpenOrThrow(file.path(), options);
@@ -67,20 +67,22 @@ TEST_CASE("Every engine fills every block as pread does", "[io][engine]") {
 }
 
 TEST_CASE("Every engine reads up to the end of the file and not beyond it", "[io][engine]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     BlockList blocks(5 << 20);
-    const uint64_t last_page = kFileBytes / kPageBytes * kPageBytes;
-    blocks.Add(kFileBytes - 1, 1).Add(kFileBytes, 0).Add(last_page, kFileBytes - last_page);
-    blocks.Add(kFileBytes - kBlockBytesMax, kBlockBytesMax, 7).Add(0, 0);
+    const uint64_t last_page = kOddFileBytes / kPageBytes * kPageBytes;
+    blocks.Add(kOddFileBytes - 1, 1)
+        .Add(kOddFileBytes, 0)
+        .Add(last_page, kOddFileBytes - last_page);
+    blocks.Add(kOddFileBytes - kBlockBytesMax, kBlockBytesMax, 7).Add(0, 0);
     const auto engine = OpenOrThrow(file.path(), options);
     REQUIRE(engine->Start(blocks.reads()));
     CHECK(Drain(*engine).empty());
     CHECK(blocks.HoldWhat(file));
 
     BlockList behind(5 << 20);
-    behind.Add(kFileBytes, 1).Add(kFileBytes - 1, 2).Add(uint64_t{1} << 40, 4096);
+    behind.Add(kOddFileBytes, 1).Add(kOddFileBytes - 1, 2).Add(uint64_t{1} << 40, 4096);
     behind.Add(~uint64_t{0}, 1).Add(~uint64_t{0} - 4095, 4096).Add(uint64_t{1} << 63, 4096);
     behind.Add(last_page, 2 * kPageBytes).Add(0, 4096);
     REQUIRE(engine->Start(behind.reads()));
@@ -91,7 +93,7 @@ TEST_CASE("Every engine reads up to the end of the file and not beyond it", "[io
       const std::string offset = std::to_string(behind.reads()[tag].offset);
       CHECK_THAT(message, ContainsSubstring(" at " + offset) ||
                               ContainsSubstring(" at offset " + offset) ||
-                              ContainsSubstring(" at byte " + std::to_string(kFileBytes)));
+                              ContainsSubstring(" at byte " + std::to_string(kOddFileBytes)));
     }
   }
 }
@@ -126,12 +128,12 @@ TEST_CASE("Every engine reports a truncated file", "[io][engine][fault]") {
 }
 
 TEST_CASE("Blocks may be started while others are in flight", "[io][engine]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     test::Random random(11);
     BlockList blocks(16 << 20);
-    blocks.AddRandom(random, kFileBytes, 200);
+    blocks.AddRandom(random, kOddFileBytes, 200);
     const std::span<const BlockRead> reads = blocks.reads();
     const auto engine = OpenOrThrow(file.path(), options);
     std::set<uint64_t> tags;
@@ -242,7 +244,7 @@ TEST_CASE("WaitSome without outstanding blocks does not sleep", "[io][engine]") 
 }
 
 TEST_CASE("An engine may be destroyed with blocks outstanding", "[io][engine]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     BlockList blocks(24 << 20);
@@ -260,12 +262,12 @@ TEST_CASE("An engine may be destroyed with blocks outstanding", "[io][engine]") 
 
 TEST_CASE("One thread may start blocks and end, and another may await them",
           "[io][engine][threads]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     test::Random random(5);
     BlockList blocks(16 << 20);
-    blocks.AddRandom(random, kFileBytes, 100);
+    blocks.AddRandom(random, kOddFileBytes, 100);
     const auto engine = OpenOrThrow(file.path(), options);
     bool is_started = false;
     std::thread([&] { is_started = engine->Start(blocks.reads()).has_value(); }).join();
@@ -276,7 +278,7 @@ TEST_CASE("One thread may start blocks and end, and another may await them",
 }
 
 TEST_CASE("An engine counts its reads", "[io][engine]") {
-  const EngineFile file(kFileBytes);
+  const EngineFile file(kOddFileBytes);
   for (const EngineOptions& options : AllOptions()) {
     INFO(Name(options));
     BlockList blocks(1 << 20);

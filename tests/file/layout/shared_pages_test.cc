@@ -21,10 +21,10 @@ namespace {
 using file::Cursor;
 
 constexpr uint64_t kPageBytes = 512;
-constexpr uint64_t kFlagsAt = 10;      // in a page header
-constexpr uint64_t kMainAt = 16 + 72;  // in a meta page
+constexpr uint64_t kFlagsAt = 10;              // in a page header
+constexpr uint64_t kMainInMetaPage = 16 + 72;  // in a meta page
 constexpr uint64_t kDepthInRecord = 6;
-constexpr uint64_t kRootInRecord = 40;
+constexpr uint64_t kRootInMain = 40;
 
 // A file of data version 1 with pages of 512 bytes, which the test modifies.
 class Forgery {
@@ -60,7 +60,7 @@ class Forgery {
 
   // Offset of the record of the main database.
   uint64_t main_record() const {
-    return environment_.snapshot().meta.page_no.value * kPageBytes + kMainAt;
+    return environment_.snapshot().meta.page_no.value * kPageBytes + kMainInMetaPage;
   }
   uint64_t main_root() const { return environment_.snapshot().meta.main.root.value; }
   uint64_t page_count() const { return environment_.snapshot().page_count(); }
@@ -135,7 +135,7 @@ TEST_CASE("Branch pages that share children do not multiply the reads", "[layout
   }
   file.Put(leaf * kPageBytes, leaf, 8);
   file.Put(file.main_record() + kDepthInRecord, kLevels, 2);
-  file.Put(file.main_record() + kRootInRecord, 2, 8);
+  file.Put(file.main_record() + kRootInMain, 2, 8);
 
   const file::Database main = Value(file::Environment::Open(file.source())).Main();
   file::RecordScan scan(main);
@@ -188,7 +188,7 @@ TEST_CASE("A tree of duplicates that is the main tree is refused", "[layout][dam
   SECTION("its root") { file.Set(*in_leaf, file.main_root()); }
   SECTION("the leaf that describes it") {
     file.Set(*in_leaf, in_leaf->offset / kPageBytes);
-    file.Put(in_leaf->offset - kRootInRecord + kDepthInRecord, 1, 2);
+    file.Put(in_leaf->offset - kRootInMain + kDepthInRecord, 1, 2);
   }
   CheckWholePassesFind(file, "stands in two places");
   CHECK_FALSE(ErrorThrough(file, Door::kBackwards).empty());
@@ -201,7 +201,7 @@ TEST_CASE("Two keys with one tree of duplicates are found by whole passes", "[la
   REQUIRE(roots.size() == 2);
   const uint64_t record_bytes = file::kDatabaseRecordBytes;
   std::vector<std::byte>& content = file.source().content();
-  std::memcpy(&content[roots[0].offset - kRootInRecord], &content[roots[1].offset - kRootInRecord],
+  std::memcpy(&content[roots[0].offset - kRootInMain], &content[roots[1].offset - kRootInMain],
               record_bytes);
   CheckWholePassesFind(file, "stands in two places");
 }

@@ -10,7 +10,7 @@ namespace lmdbio::file {
 
 namespace {
 
-constexpr uint64_t kOneTransaction = ~uint64_t{0};
+constexpr uint64_t kInOneTransaction = ~uint64_t{0};
 
 // FNV-1a over the numbers of all runs.
 struct DigestSink : RecordRunSink {
@@ -50,7 +50,7 @@ TEST_CASE("Replay places records as LMDB 1.0 does", "[provenance]") {
                    0xc2296826269ecef3},
       Version3File{65536, 1000, PutMode::kDefault, 0, 40000, 4, 2047, 1, 1280, 758,
                    0xf8d8730fa62f3ff4},
-      Version3File{4096, kOneTransaction, PutMode::kDefault, 0, 2100, 132, 1754, 15, 1593, 145,
+      Version3File{4096, kInOneTransaction, PutMode::kDefault, 0, 2100, 132, 1754, 15, 1593, 145,
                    0x3cc6a2de0b11fb71});
   std::vector<uint32_t> key_bytes;
   std::vector<uint32_t> value_bytes;

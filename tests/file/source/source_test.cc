@@ -36,7 +36,7 @@ constexpr uint64_t kWindowBytes = 256 << 10;
 constexpr uint64_t kServedBytesMax = kWindowBytes / 2;
 constexpr uint64_t kSkipBytesMax = 64 << 10;
 
-constexpr uint64_t kFileBytes = 3 * kWindowBytes + 4097;
+constexpr uint64_t kOddFileBytes = 3 * kWindowBytes + 4097;
 
 template <typename Source>
 std::unique_ptr<ByteSource> Open(const fs::path& path) {
@@ -60,7 +60,7 @@ const std::vector<SourceKind>& SourceKinds() {
 // A file and its content.
 class TestFile {
  public:
-  explicit TestFile(uint64_t size_bytes = kFileBytes) {
+  explicit TestFile(uint64_t size_bytes = kOddFileBytes) {
     test::Random random(1);
     content_ = random.BytesOf(size_bytes);
     test::WriteWholeFile(path(), test::AsBytes(content_));
@@ -97,7 +97,7 @@ std::vector<Extent> EdgeExtents() {
                                        kWindowBytes,
                                        kWindowBytes + kSkipBytesMax,
                                        2 * kWindowBytes,
-                                       kFileBytes};
+                                       kOddFileBytes};
   std::vector<uint64_t> numbers;
   for (const uint64_t edge : edges) {
     if (edge > 0) numbers.push_back(edge - 1);
@@ -108,7 +108,7 @@ std::vector<Extent> EdgeExtents() {
   for (const uint64_t offset : numbers) {
     for (const uint64_t length_bytes : numbers) {
       // An empty extent beyond the end may succeed or fail.
-      if (length_bytes == 0 && offset > kFileBytes) continue;
+      if (length_bytes == 0 && offset > kOddFileBytes) continue;
       extents.push_back({offset, length_bytes});
     }
   }
@@ -138,7 +138,7 @@ TEST_CASE("Every source reads in any order", "[io][source]") {
       // The next extent continues the last, overlaps it, skips a little, or is anywhere.
       switch (random.Below(6)) {
         case 0:
-          offset = random.Below(kFileBytes);
+          offset = random.Below(kOddFileBytes);
           break;
         case 1:
           offset -= std::min(offset, random.Below(kWindowBytes));
@@ -153,7 +153,7 @@ TEST_CASE("Every source reads in any order", "[io][source]") {
       if (step % 500 == 250) source->Advise(AccessPattern::kRandom);
       INFO(kind.name << " step " << step << " offset " << offset << " length " << length_bytes);
       REQUIRE(ReadsRight(*source, file, {offset, length_bytes}));
-      offset = offset + length_bytes > kFileBytes ? 0 : offset + length_bytes;
+      offset = offset + length_bytes > kOddFileBytes ? 0 : offset + length_bytes;
     }
   }
 }
@@ -164,7 +164,7 @@ TEST_CASE("Every source returns its name, its size and its counters", "[io][sour
     INFO(kind.name);
     const std::unique_ptr<ByteSource> source = kind.open(file.path());
     CHECK(source->name() == file.path());
-    CHECK(source->SizeBytes() == kFileBytes);
+    CHECK(source->SizeBytes() == kOddFileBytes);
     CHECK(source->counters().request_count == 0);
     std::vector<std::byte> scratch(kServedBytesMax + 1);
     REQUIRE(source->Read({5, scratch.size()}, scratch));  // too large to be read ahead
@@ -186,11 +186,11 @@ TEST_CASE("Every source reads an empty file", "[io][source]") {
 }
 
 TEST_CASE("Prefetch accepts any extent", "[io][source]") {
-  const TestFile file(GENERATE(uint64_t{0}, kFileBytes));
+  const TestFile file(GENERATE(uint64_t{0}, kOddFileBytes));
   for (const SourceKind& kind : SourceKinds()) {
     INFO(kind.name);
     const std::unique_ptr<ByteSource> source = kind.open(file.path());
-    for (const uint64_t offset : {uint64_t{0}, kFileBytes - 1, kFileBytes, ~uint64_t{0}}) {
+    for (const uint64_t offset : {uint64_t{0}, kOddFileBytes - 1, kOddFileBytes, ~uint64_t{0}}) {
       for (const uint64_t length_bytes : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, ~uint64_t{0}}) {
         source->Prefetch({offset, length_bytes});
       }
@@ -239,15 +239,15 @@ TEST_CASE("Every source reads any number of requests at once", "[io][source]") {
       test::Random random(count + 1);
       std::vector<Extent> scattered(count);
       for (Extent& extent : scattered) {
-        extent.offset = random.Below(kFileBytes);
-        extent.length_bytes = random.Below(std::min<uint64_t>(3000, kFileBytes - extent.offset));
+        extent.offset = random.Below(kOddFileBytes);
+        extent.length_bytes = random.Below(std::min<uint64_t>(3000, kOddFileBytes - extent.offset));
       }
       CHECK(ReadsManyRight(*source, file, scattered));
-      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kFileBytes - 100, 100})));
-      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kFileBytes, 0})));
+      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kOddFileBytes - 100, 100})));
+      CHECK(ReadsManyRight(*source, file, std::vector<Extent>(count, {kOddFileBytes, 0})));
     }
     INFO(kind.name);
-    CHECK(ReadsManyRight(*source, file, std::vector<Extent>(5, {0, kFileBytes})));
+    CHECK(ReadsManyRight(*source, file, std::vector<Extent>(5, {0, kOddFileBytes})));
   }
 }
 
@@ -262,12 +262,12 @@ TEST_CASE("Every source fails many requests when the file ends before one", "[io
         std::vector<ReadRequest> requests;
         for (size_t i = 0; i < count; ++i) {
           requests.push_back(
-              {i == wrong ? kFileBytes - 15 : 16 * i, MutableBytes(buffer).subspan(16 * i, 16)});
+              {i == wrong ? kOddFileBytes - 15 : 16 * i, MutableBytes(buffer).subspan(16 * i, 16)});
         }
         const Status read = source->ReadMany(requests);
         REQUIRE_FALSE(read.has_value());
         CHECK(read.error().code() == ErrorCode::kCorruption);
-        requests[wrong].offset = kFileBytes - 16;
+        requests[wrong].offset = kOddFileBytes - 16;
         CHECK(source->ReadMany(requests).has_value());
       }
     }
@@ -286,7 +286,7 @@ TEST_CASE("A truncated file gives an error, not a signal", "[io][source]") {
     fs::resize_file(file.path(), kLeftBytes);
     CHECK(source->SizeBytes() == kLeftBytes);
     CHECK(ReadsRight(*source, file, {kLeftBytes - 4096, 4096}));
-    for (const uint64_t offset : {kLeftBytes - 1, kLeftBytes, kFileBytes - 4096}) {
+    for (const uint64_t offset : {kLeftBytes - 1, kLeftBytes, kOddFileBytes - 4096}) {
       const Result<Bytes> bytes = source->Read({offset, 4096}, scratch);
       REQUIRE_FALSE(bytes.has_value());
       CHECK(bytes.error().code() == ErrorCode::kCorruption);
@@ -328,28 +328,28 @@ TEST_CASE("MapSource accepts hints for any extent, also beyond the file", "[io][
   REQUIRE(source);
   const uint64_t huge = uint64_t{1} << 62;
   for (const Extent& extent :
-       {Extent{0, 0}, Extent{0, kFileBytes}, Extent{5000, 100'000}, Extent{kFileBytes - 1, 1},
-        Extent{kFileBytes, 1}, Extent{kFileBytes - 7, huge}, Extent{huge, huge}}) {
+       {Extent{0, 0}, Extent{0, kOddFileBytes}, Extent{5000, 100'000}, Extent{kOddFileBytes - 1, 1},
+        Extent{kOddFileBytes, 1}, Extent{kOddFileBytes - 7, huge}, Extent{huge, huge}}) {
     (*source)->Expect(extent);
     (*source)->Await(extent);
     (*source)->Prefetch(extent);
   }
-  CHECK(ReadsRight(**source, file, {0, kFileBytes}));
+  CHECK(ReadsRight(**source, file, {0, kOddFileBytes}));
   std::filesystem::resize_file(file.path(), 0);
-  (*source)->Expect({0, kFileBytes});
-  (*source)->Await({0, kFileBytes});  // must touch no page
+  (*source)->Expect({0, kOddFileBytes});
+  (*source)->Await({0, kOddFileBytes});  // must touch no page
 }
 
 TEST_CASE("ReadAheadSource takes one large read for many small ones", "[io][source]") {
   const TestFile file;
   const std::unique_ptr<ByteSource> source = Open<ReadAheadSource>(file.path());
   uint64_t reads = 0;
-  for (uint64_t offset = 0; offset + 4096 <= kFileBytes; offset += 4096, ++reads) {
+  for (uint64_t offset = 0; offset + 4096 <= kOddFileBytes; offset += 4096, ++reads) {
     REQUIRE(ReadsRight(*source, file, {offset, 4096}));
   }
   // One read to start the pass, then one for each buffer.
   // The first 128 KiB are never buffered: 32 reads of a page.
-  CHECK(source->counters().request_count <= 2 + 32 + kFileBytes / kWindowBytes);
+  CHECK(source->counters().request_count <= 2 + 32 + kOddFileBytes / kWindowBytes);
   CHECK(reads > 100);
 }
 
@@ -373,8 +373,8 @@ TEST_CASE("Several threads read one source", "[io][source][threads]") {
     std::atomic<int> wrong_count{0};
     const auto pass = [&](uint64_t seed) {
       test::Random random(seed);
-      for (uint64_t offset = 0; offset < kFileBytes; offset += random.Below(20000)) {
-        const uint64_t length_bytes = std::min(random.Below(9000), kFileBytes - offset);
+      for (uint64_t offset = 0; offset < kOddFileBytes; offset += random.Below(20000)) {
+        const uint64_t length_bytes = std::min(random.Below(9000), kOddFileBytes - offset);
         if (!ReadsRight(*source, file, {offset, length_bytes})) ++wrong_count;
         if (seed % 2 == 0 &&
             !ReadsManyRight(*source, file, std::vector<Extent>(6, {offset, length_bytes}))) {

@@ -17,7 +17,7 @@
 namespace lmdbio::load {
 namespace {
 
-constexpr uint64_t kRingBytes = 4096;
+constexpr uint64_t kSmallRingBytes = 4096;
 
 struct WindowLoad {
   int rank_count = 1;
@@ -45,7 +45,7 @@ class PressureErrors {
 class SlotReservations {
  public:
   explicit SlotReservations(const WindowLoad& load)
-      : load_(load), random_(load.seed), ring_(kRingBytes / 2, kRingBytes) {}
+      : load_(load), random_(load.seed), ring_(kSmallRingBytes / 2, kSmallRingBytes) {}
 
   // Returns the number of slots that must be released before the next slot is written.
   uint64_t Next() {
@@ -128,7 +128,7 @@ void Consume(Window& window, const WindowLoad& load, int rank, uint64_t slot_cou
 // early_rank  leaves after a third of the slots; -1: no rank leaves early
 std::vector<std::string> Run(const WindowLoad& load, int early_rank) {
   PressureErrors complaints;
-  const WindowShape shape{load.rank_count, load.reader_count, kRingBytes};
+  const WindowShape shape{load.rank_count, load.reader_count, kSmallRingBytes};
   ranks::RunAsThreads({.rank_count = load.rank_count}, [&](ranks::Group& group) {
     auto memory = group.AllocateShared(Window::BytesNeeded(shape));
     if (!memory) return complaints.Add(memory.error().message());
@@ -157,7 +157,7 @@ TEST_CASE("Every rank gets every slot whole, however small the ring", "[loader][
       if (reader_count > rank_count) continue;
       // Slots of every size, up to all of the ring; and so small ones that their number is the
       // bound.
-      for (const uint64_t slot_bytes_max : {kRingBytes, uint64_t{1500}, uint64_t{8}}) {
+      for (const uint64_t slot_bytes_max : {kSmallRingBytes, uint64_t{1500}, uint64_t{8}}) {
         CAPTURE(rank_count, reader_count, slot_bytes_max);
         const WindowLoad load{rank_count, reader_count, 250, slot_bytes_max,
                               static_cast<uint64_t>(rank_count)};

@@ -28,12 +28,14 @@
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/net/peer_links.h"
+#include "tests/ranks/net/all_pairs.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
 namespace lmdbio::ranks {
 namespace {
 
+using test::AllPairs;
 using test::InChild;
 using test::RefuseSystemCall;
 using test::Verdict;
@@ -252,15 +254,6 @@ class InterruptedGroup final : public Group {
   Group& group_;
   std::function<void()> interrupt_;
 };
-
-LinkSpec AllPairs(const Group& group) {
-  LinkSpec plan;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (rank != group.rank()) plan.sends_to.push_back(rank);
-  }
-  plan.receives_from = plan.sends_to;
-  return plan;
-}
 
 // Opens all links and passes a byte round the ranks. Returns the error of each rank.
 std::vector<std::string> MeetAndTalk(ThreadRanks ranks, const std::function<void()>& interrupt) {

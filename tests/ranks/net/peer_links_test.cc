@@ -12,20 +12,13 @@
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/net/peer_address.h"
 #include "tests/ranks/group/group_checks.h"
+#include "tests/ranks/net/all_pairs.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::ranks {
 namespace {
 
-LinkSpec AllPairs(const Group& group) {
-  LinkSpec plan;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    if (rank == group.rank()) continue;
-    plan.sends_to.push_back(rank);
-    plan.receives_from.push_back(rank);
-  }
-  return plan;
-}
+using test::AllPairs;
 
 std::vector<std::byte> Message(int from, int to, size_t size_bytes) {
   std::vector<std::byte> bytes(size_bytes);

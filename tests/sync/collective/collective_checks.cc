@@ -25,10 +25,6 @@ using sync::DataType;
 using sync::ReduceOp;
 using sync::Reduction;
 
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
-
 using ByteList = std::vector<std::byte>;
 
 uint64_t Mixed(uint64_t rank, uint64_t index) {

@@ -1,23 +1,20 @@
 #include "lmdbio/sync/control/coordinator.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/sync/request/message_codec.h"
 #include "tests/support/catch.h"
 #include "tests/sync/control/control_simulator.h"
+#include "tests/sync/control/named_request.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using test::Ensemble;
+using test::Named;
 
-Request Named(std::string name) {
-  Request request;
-  request.name = std::move(name);
-  request.shape = {8};
-  return request;
-}
 Request Grouped(std::string name, std::string group, uint32_t size) {
   Request request = Named(std::move(name));
   request.group = std::move(group);

@@ -12,7 +12,7 @@ namespace {
 
 using LookupKind = ResponseCache::CacheLookup::LookupKind;
 
-Response Named(std::string name, int64_t length = 1) {
+Response ResponseNamed(std::string name, int64_t length = 1) {
   Response response;
   response.tensors.resize(1);
   response.tensors[0].name = std::move(name);
@@ -38,8 +38,9 @@ TEST_CASE("ResponseCache keeps recent entries at the lowest positions", "[contro
     ResponseCache other(capacity, 1);
     std::vector<Kept> model;  // least recently used first
     for (int step = 0; step < 300; ++step) {
-      const Response response = Named(std::string(1, static_cast<char>('a' + random.Below(8))),
-                                      static_cast<int64_t>(random.Below(2)));
+      const Response response =
+          ResponseNamed(std::string(1, static_cast<char>('a' + random.Below(8))),
+                        static_cast<int64_t>(random.Below(2)));
       const auto known = std::ranges::find_if(model, [&](const Kept& kept) {
         return kept.response.tensors[0].name == response.tensors[0].name;
       });
@@ -78,24 +79,25 @@ TEST_CASE("ResponseCache keeps recent entries at the lowest positions", "[contro
 
 TEST_CASE("ResponseCache stores a group as one entry", "[control][cache]") {
   ResponseCache cache(2, 0);
-  cache.Put({Named("a"), Named("b")});
-  cache.Put({Named("c")});
+  cache.Put({ResponseNamed("a"), ResponseNamed("b")});
+  cache.Put({ResponseNamed("c")});
   CHECK(cache.position_count() == 2);
-  CHECK(Find(cache, {Named("b"), Named("a")}).kind == LookupKind::kHit);
-  CHECK(Find(cache, {Named("a")}).kind == LookupKind::kInvalid);
-  CHECK(Find(cache, {Named("a"), Named("b", 2)}).kind == LookupKind::kInvalid);
-  CHECK(Find(cache, {Named("a"), Named("b"), Named("d")}).kind == LookupKind::kInvalid);
-  const auto both = Find(cache, {Named("c"), Named("a")});
+  CHECK(Find(cache, {ResponseNamed("b"), ResponseNamed("a")}).kind == LookupKind::kHit);
+  CHECK(Find(cache, {ResponseNamed("a")}).kind == LookupKind::kInvalid);
+  CHECK(Find(cache, {ResponseNamed("a"), ResponseNamed("b", 2)}).kind == LookupKind::kInvalid);
+  CHECK(Find(cache, {ResponseNamed("a"), ResponseNamed("b"), ResponseNamed("d")}).kind ==
+        LookupKind::kInvalid);
+  const auto both = Find(cache, {ResponseNamed("c"), ResponseNamed("a")});
   CHECK(both.kind == LookupKind::kInvalid);
   CHECK(both.positions == std::vector<uint32_t>{0, 1});
-  cache.Put({Named("b"), Named("d")});
-  CHECK(Find(cache, {Named("a")}).kind == LookupKind::kMiss);
-  CHECK(Find(cache, {Named("c")}).kind == LookupKind::kHit);
+  cache.Put({ResponseNamed("b"), ResponseNamed("d")});
+  CHECK(Find(cache, {ResponseNamed("a")}).kind == LookupKind::kMiss);
+  CHECK(Find(cache, {ResponseNamed("c")}).kind == LookupKind::kHit);
 }
 
 TEST_CASE("ResponseCache compares a rank's own rows", "[control][cache]") {
   ResponseCache cache(4, 1);
-  Response gather = Named("g", 3);
+  Response gather = ResponseNamed("g", 3);
   gather.tensors[0].operation = Operation::kAllGather;
   gather.rows = {3, 5};
   cache.Put({gather});
@@ -105,7 +107,7 @@ TEST_CASE("ResponseCache compares a rank's own rows", "[control][cache]") {
   CHECK(Find(cache, {mine}).kind == LookupKind::kHit);
   mine.tensors[0].shape = {5, 2};
   CHECK(Find(cache, {mine}).kind == LookupKind::kInvalid);
-  Response all = Named("x", 3);
+  Response all = ResponseNamed("x", 3);
   all.tensors[0].operation = Operation::kAllToAll;
   all.tensors[0].splits = {1, 2};
   all.rows = {1, 2, 0, 4};
@@ -119,12 +121,12 @@ TEST_CASE("ResponseCache compares a rank's own rows", "[control][cache]") {
 
 TEST_CASE("ResponseCache keeps no errors, barriers, joins and plans", "[control][cache]") {
   ResponseCache cache(4, 0);
-  Response error = Named("e");
+  Response error = ResponseNamed("e");
   error.error = "differs";
   cache.Put({error});
-  cache.Put({Named("a"), error});
+  cache.Put({ResponseNamed("a"), error});
   for (const Operation operation : {Operation::kBarrier, Operation::kJoin, Operation::kAdoptPlan}) {
-    Response response = Named("o");
+    Response response = ResponseNamed("o");
     response.tensors[0].operation = operation;
     cache.Put({response});
   }
@@ -133,10 +135,10 @@ TEST_CASE("ResponseCache keeps no errors, barriers, joins and plans", "[control]
 
 TEST_CASE("ResponseCache knows the entries that are valid without a rank", "[control][cache]") {
   ResponseCache cache(8, 0);
-  Response sum = Named("s");
-  Response least = Named("m");
+  Response sum = ResponseNamed("s");
+  Response least = ResponseNamed("m");
   least.tensors[0].reduce_op = ReduceOp::kMin;
-  Response broadcast = Named("b");
+  Response broadcast = ResponseNamed("b");
   broadcast.tensors[0].operation = Operation::kBroadcast;
   broadcast.tensors[0].root = 1;
   for (const Response& response : {sum, least, broadcast}) cache.Put({response});

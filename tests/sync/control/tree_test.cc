@@ -12,11 +12,13 @@
 #include "tests/support/catch.h"
 #include "tests/support/random.h"
 #include "tests/sync/control/control_simulator.h"
+#include "tests/sync/control/named_request.h"
 
 namespace lmdbio::sync {
 namespace {
 
 using test::Ensemble;
+using test::Named;
 using test::Random;
 
 size_t At(int number) { return static_cast<size_t>(number); }
@@ -25,13 +27,6 @@ CoordinatorOptions Hierarchical() {
   CoordinatorOptions options;
   options.kind = "hierarchical";
   return options;
-}
-
-Request Named(std::string name) {
-  Request request;
-  request.name = std::move(name);
-  request.shape = {8};
-  return request;
 }
 
 // One rank on each host.

@@ -27,9 +27,9 @@ using test::SumOf;
 constexpr int kRanks = 4;
 constexpr uint64_t kOneShotBytes = 4096;
 // Floats of each tensor: in one shot, as large as that, by parts, and in several pieces.
-constexpr std::array<size_t, 4> kCounts = {10, 1024, 1025, 9000};
+constexpr std::array<size_t, 4> kElementCounts = {10, 1024, 1025, 9000};
 
-SyncOptions OptionsOf(int rank, uint64_t fusion_bytes) {
+SyncOptions OneShotOptions(int rank, uint64_t fusion_bytes) {
   SyncOptions options;
   options.device = static_cast<uint32_t>(1 + rank % 2);
   options.device_buffer_bytes = 30'000;
@@ -43,25 +43,26 @@ void ReduceAllTensors(Synchronizer& synchronizer, ProgramOnDevice& program, Find
   const int rank = synchronizer.rank();
   std::vector<DeviceMemory> own;
   std::vector<DeviceAddress> addresses;
-  for (const size_t count : kCounts) {
+  for (const size_t count : kElementCounts) {
     const device::DeviceSpan place = Good(synchronizer.PlaceOnDevice(count * sizeof(float)));
     own.push_back(program.Allocate(count * sizeof(float)));
     addresses.push_back(rank % 3 == 0 ? place.begin : own.back().begin());
   }
   for (int iteration = 0; iteration < 6; ++iteration) {
     std::vector<Handle> handles;
-    for (size_t i = 0; i < kCounts.size(); ++i) {
-      const auto values = GradientOf(rank, static_cast<int>(i), iteration, kCounts[i]);
+    for (size_t i = 0; i < kElementCounts.size(); ++i) {
+      const auto values = GradientOf(rank, static_cast<int>(i), iteration, kElementCounts[i]);
       program.WriteLater(addresses[i], test::BytesOfAll(values));
-      handles.push_back(Good(synchronizer.Submit(OnDevice(
-          AllReduceOf(fmt::format("w{}", i), nullptr, nullptr, static_cast<int64_t>(kCounts[i])),
-          program, addresses[i], addresses[i]))));
+      handles.push_back(
+          Good(synchronizer.Submit(OnDevice(AllReduceOf(fmt::format("w{}", i), nullptr, nullptr,
+                                                        static_cast<int64_t>(kElementCounts[i])),
+                                            program, addresses[i], addresses[i]))));
     }
-    for (size_t i = 0; i < kCounts.size(); ++i) {
+    for (size_t i = 0; i < kElementCounts.size(); ++i) {
       wrong.Expect(handles[i].WaitOn(program.stream().native()), rank, "WaitOn");
-      const auto sum = SumOf(kRanks, static_cast<int>(i), iteration, kCounts[i]);
-      wrong.Expect(program.ReadNow(addresses[i], kCounts[i] * 4) == test::BytesOfAll(sum), rank,
-                   fmt::format("iteration {}: another sum of tensor {}", iteration, i));
+      const auto sum = SumOf(kRanks, static_cast<int>(i), iteration, kElementCounts[i]);
+      wrong.Expect(program.ReadNow(addresses[i], kElementCounts[i] * 4) == test::BytesOfAll(sum),
+                   rank, fmt::format("iteration {}: another sum of tensor {}", iteration, i));
     }
   }
 }
@@ -78,7 +79,7 @@ TEST_CASE("Tensors on several GPUs are reduced in one shot and by parts", "[one_
     Findings wrong;
     ranks::RunAsThreads({.rank_count = kRanks}, [&](ranks::Group& group) {
       const int rank = group.rank();
-      auto made = Good(Synchronizer::Create(group, OptionsOf(rank, fusion_bytes), {}));
+      auto made = Good(Synchronizer::Create(group, OneShotOptions(rank, fusion_bytes), {}));
       ProgramOnDevice program(gpu.Open(rank % 2));
       ReduceAllTensors(*made, program, wrong);
       std::string lines;

@@ -27,9 +27,9 @@ using test::GradientOf;
 using test::SumOf;
 using test::SyncJob;
 
-constexpr size_t kCount = 10;
+constexpr size_t kElements = 10;
 
-std::string NameOf(int tensor) { return fmt::format("t{}", tensor); }
+std::string TensorName(int tensor) { return fmt::format("t{}", tensor); }
 
 Request RequestOf(const std::string& name, Operation operation, std::vector<int64_t> shape) {
   Request request;
@@ -42,10 +42,10 @@ Request RequestOf(const std::string& name, Operation operation, std::vector<int6
 // Tensors that are summed one by one, each wanted before the next.
 void SumEach(SyncJob& job, Synchronizer& synchronizer, int iteration, int first, int last) {
   for (int tensor = first; tensor < last; ++tensor) {
-    auto values = GradientOf(synchronizer.rank(), tensor, iteration, kCount);
-    job.wrong.Expect(SyncJob::Sum(synchronizer, NameOf(tensor), values), synchronizer.rank(),
+    auto values = GradientOf(synchronizer.rank(), tensor, iteration, kElements);
+    job.wrong.Expect(SyncJob::Sum(synchronizer, TensorName(tensor), values), synchronizer.rank(),
                      fmt::format("Sum {} of iteration {}", tensor, iteration));
-    job.wrong.Expect(values == SumOf(synchronizer.size(), tensor, iteration, kCount),
+    job.wrong.Expect(values == SumOf(synchronizer.size(), tensor, iteration, kElements),
                      synchronizer.rank(), "the sum");
   }
 }
@@ -138,7 +138,7 @@ TEST_CASE("Gatherings of equal rows go through a plan", "[sync][plan][edges]") {
     const int rank = synchronizer.rank();
     if (has_graph) {
       Graph graph;
-      graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
+      graph.AddCollective(RequestOf(TensorName(0), Operation::kAllReduce, {kElements}));
       graph.AddCollective(RequestOf("gather", Operation::kAllGather, {3, 2}));
       job.wrong.Expect(synchronizer.SetGraph(graph), rank, "SetGraph");
     }
@@ -178,7 +178,7 @@ TEST_CASE("A graph with an operation that no plan can hold is refused", "[sync][
   const auto operation = GENERATE(Operation::kAllToAll, Operation::kJoin, Operation::kAdoptPlan);
   job.Run([&](Synchronizer& synchronizer) {
     Graph graph;
-    graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
+    graph.AddCollective(RequestOf(TensorName(0), Operation::kAllReduce, {kElements}));
     graph.AddCollective(RequestOf("odd", operation, {4}));
     const Status status = synchronizer.SetGraph(graph);
     const bool is_refused = !status && status.error().code() == ErrorCode::kInvalidArgument &&
@@ -201,7 +201,7 @@ TEST_CASE("A graph that comes too late, or without plans, is refused", "[sync][p
       has_plans ? "call it before the first one" : fmt::format("not '{}'", job.options.coordinator);
   job.Run([&](Synchronizer& synchronizer) {
     Graph graph;
-    graph.AddCollective(RequestOf(NameOf(0), Operation::kAllReduce, {kCount}));
+    graph.AddCollective(RequestOf(TensorName(0), Operation::kAllReduce, {kElements}));
     if (has_plans) SumEach(job, synchronizer, 0, 0, 1);
     const Status status = synchronizer.SetGraph(graph);
     const bool is_refused = !status && status.error().code() == ErrorCode::kInvalidArgument &&
@@ -218,12 +218,12 @@ TEST_CASE("A graph that comes too late, or without plans, is refused", "[sync][p
 struct Pair {
   SyncJob& job;
   Synchronizer& synchronizer;
-  std::vector<float> first = std::vector<float>(kCount, 1.0F);
-  std::vector<float> second = std::vector<float>(kCount, 1.0F);
+  std::vector<float> first = std::vector<float>(kElements, 1.0F);
+  std::vector<float> second = std::vector<float>(kElements, 1.0F);
   std::atomic<bool> is_over{false};
 
   void SubmitSecond() {
-    Submission submission = AllReduceOf("second", second.data(), second.data(), kCount);
+    Submission submission = AllReduceOf("second", second.data(), second.data(), kElements);
     submission.callback = [this](const Status&) { is_over = true; };
     if (synchronizer.Submit(std::move(submission))) return;
     job.wrong.Add(synchronizer.rank(), "Submit");
@@ -231,7 +231,7 @@ struct Pair {
   }
 
   void ByCallback() {
-    Submission submission = AllReduceOf("first", first.data(), first.data(), kCount);
+    Submission submission = AllReduceOf("first", first.data(), first.data(), kElements);
     submission.callback = [this](const Status&) { SubmitSecond(); };
     if (!synchronizer.Submit(std::move(submission))) job.wrong.Add(synchronizer.rank(), "Submit");
     while (!is_over) std::this_thread::sleep_for(50us);
@@ -240,7 +240,7 @@ struct Pair {
   void ByAsking() {
     for (auto* const values : {&first, &second}) {
       auto handle = synchronizer.Submit(AllReduceOf(values == &first ? "first" : "second",
-                                                    values->data(), values->data(), kCount));
+                                                    values->data(), values->data(), kElements));
       if (!handle) return job.wrong.Add(synchronizer.rank(), "Submit");
       while (!handle->is_done()) std::this_thread::sleep_for(50us);
     }
@@ -263,7 +263,7 @@ TEST_CASE(
       } else {
         pair.ByCallback();
       }
-      const std::vector<float> twos(kCount, 2.0F);
+      const std::vector<float> twos(kElements, 2.0F);
       job.wrong.Expect(pair.first == twos && pair.second == twos, synchronizer.rank(), "the sums");
     }
     ExpectPlans(job, synchronizer, 1, 0);
@@ -279,12 +279,12 @@ TEST_CASE("Callbacks that submit nothing part no bucket", "[sync][plan][edges]")
     SyncCounters before;
     for (int iteration = 0; iteration < 12; ++iteration) {
       before = synchronizer.counters();
-      std::vector<std::vector<float>> values(kTensors, std::vector<float>(kCount, 1.0F));
+      std::vector<std::vector<float>> values(kTensors, std::vector<float>(kElements, 1.0F));
       std::atomic<int> called{0};
       std::vector<Handle> handles;
       for (int tensor = 0; tensor < kTensors; ++tensor) {
         float* const data = values[static_cast<size_t>(tensor)].data();
-        Submission submission = AllReduceOf(NameOf(tensor), data, data, kCount);
+        Submission submission = AllReduceOf(TensorName(tensor), data, data, kElements);
         submission.callback = [&called](const Status&) { ++called; };
         auto handle = synchronizer.Submit(std::move(submission));
         if (!handle) return job.wrong.Add(synchronizer.rank(), handle.error().message());
@@ -312,7 +312,7 @@ TEST_CASE("A graph's plan that ends amid an iteration comes back at the beginnin
   job.Run([&](Synchronizer& synchronizer) {
     Graph graph;
     for (int tensor = 0; tensor < kTensors; ++tensor) {
-      graph.AddCollective(RequestOf(NameOf(tensor), Operation::kAllReduce, {kCount}));
+      graph.AddCollective(RequestOf(TensorName(tensor), Operation::kAllReduce, {kElements}));
     }
     job.wrong.Expect(synchronizer.SetGraph(graph), synchronizer.rank(), "SetGraph");
     for (int iteration = 0; iteration < 40; ++iteration) {
@@ -365,9 +365,9 @@ TEST_CASE("A timeline has all of a wait, however long, and in however many parts
   job.ranks.rank_count = 2;
   job.options.timeline_path = (dir.path() / "timeline").string();
   job.Run([&](Synchronizer& synchronizer) {
-    std::vector<float> values(kCount, 1.0F);
+    std::vector<float> values(kElements, 1.0F);
     if (synchronizer.rank() == 1) std::this_thread::sleep_for(1500ms);
-    auto handle = synchronizer.Submit(AllReduceOf("late", values.data(), values.data(), kCount));
+    auto handle = synchronizer.Submit(AllReduceOf("late", values.data(), values.data(), kElements));
     if (!handle) return job.wrong.Add(synchronizer.rank(), "Submit");
     while (is_in_parts && !handle->is_done()) {
       job.wrong.Expect(handle->WaitFor(100ms).has_value(), synchronizer.rank(), "WaitFor");

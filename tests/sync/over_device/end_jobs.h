@@ -25,6 +25,9 @@
 
 namespace lmdbio::test {
 
+inline constexpr std::chrono::seconds kSilenceLimit{3};
+inline constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
+
 // The moment at which the victim ended; shared by the ranks of a job.
 class EndClock {
  public:

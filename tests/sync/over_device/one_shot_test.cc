@@ -14,6 +14,8 @@ namespace {
 
 using test::Complaints;
 using test::EmulatedGpu;
+using test::kOps;
+using test::kTypes;
 using test::Must;
 using test::RankOnDevice;
 using test::RankSetup;
@@ -22,9 +24,6 @@ using test::ValuesOfRanks;
 using Found = std::vector<std::string>;
 
 constexpr uint64_t kOneShotBytes = 616;  // 77 values of 8 bytes
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 RankSetup InOneShot(uint64_t bytes = kOneShotBytes) {
   return {.options = {.arena_bytes = 64 << 10, .one_shot_bytes = bytes}};

@@ -19,13 +19,13 @@ namespace {
 
 using test::EmulatedGpu;
 using test::Good;
+using test::kOrders;
 using test::Must;
 using test::Random;
 using test::RankOnDevice;
 using test::RanksOnFile;
 using test::ValuesOfRanks;
 
-constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
 constexpr uint64_t kArenaBytes = 4096;
 
 // A call of all ranks, and its values.

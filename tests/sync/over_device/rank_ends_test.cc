@@ -1,7 +1,6 @@
 // Goal: if a rank is killed or stopped at any step of a call, the others get its name within 5 s.
 // Their streams are done, and their GPUs still work. Method: ranks are processes that share the
 // devices of one file; one of them ends itself at a step.
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -27,6 +26,9 @@ using test::EndPlan;
 using test::FailureReport;
 using test::Good;
 using test::GpuWorks;
+using test::kKillInCall;
+using test::kOrders;
+using test::kSilenceLimit;
 using test::Must;
 using test::RankOnDevice;
 using test::ValuesOfRanks;
@@ -37,8 +39,6 @@ using Side = WatchedMeetings::BarrierSide;
 
 constexpr int kRanks = 3;
 constexpr int kCleanCalls = 5;
-constexpr auto kSilenceLimit = 3s;
-constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
 
 // The step of a call at which the victim ends.
 enum class EndStep {
@@ -207,8 +207,6 @@ void CheckAll(const std::vector<Ending>& endings) {
   }
   test::CheckEndJobs(plans);
 }
-
-constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
 
 TEST_CASE("A rank that is killed at any step is named by the others, whose streams are done",
           "[rank_ends]") {

@@ -3,6 +3,7 @@
 #ifndef LMDBIO_TESTS_SYNC_OVER_DEVICE_RANK_ON_DEVICE_H_
 #define LMDBIO_TESTS_SYNC_OVER_DEVICE_RANK_ON_DEVICE_H_
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -24,6 +25,9 @@
 #include "tests/sync/reduce/number_oracle.h"
 
 namespace lmdbio::test {
+
+inline constexpr std::array kOrders{sync::OrderKind::kHost, sync::OrderKind::kEvent,
+                                    sync::OrderKind::kMark};
 
 // Meetings that tell a test of each barrier.
 class WatchedMeetings final : public sync::ForwardedCollectives {

@@ -20,6 +20,8 @@ namespace {
 
 using test::Complaints;
 using test::EmulatedGpu;
+using test::kOps;
+using test::kTypes;
 using test::Must;
 using test::Random;
 using test::RankOnWire;
@@ -27,9 +29,6 @@ using test::RunRanksOnDevice;
 using test::ValuesOfRanks;
 using Found = std::vector<std::string>;
 
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 constexpr std::array kAlgorithms{WireAlgorithm::kDoubling, WireAlgorithm::kRing,
                                  WireAlgorithm::kHalving, WireAlgorithm::kDirect};
 

@@ -28,6 +28,9 @@ using test::EndPlan;
 using test::FailureReport;
 using test::Good;
 using test::GpuWorks;
+using test::kKillInCall;
+using test::kOrders;
+using test::kSilenceLimit;
 using test::Must;
 using test::RankOnHosts;
 using test::RanksOnFile;
@@ -35,7 +38,6 @@ using test::WatchedMeetings;
 using test::WrongFailure;
 using Side = WatchedMeetings::BarrierSide;
 
-constexpr std::array kOrders{OrderKind::kHost, OrderKind::kEvent, OrderKind::kMark};
 constexpr std::array kAlgorithms{WireAlgorithm::kDoubling, WireAlgorithm::kRing,
                                  WireAlgorithm::kHalving, WireAlgorithm::kDirect};
 
@@ -85,8 +87,6 @@ TEST_CASE("Processes of several hosts reduce in each order of streams", "[host_e
 
 constexpr int kRanks = 4;
 constexpr int kRanksPerHost = 2;
-constexpr auto kSilenceLimit = 3s;
-constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
 constexpr DeviceValues kValues = {.offset = 64, .count = 300};
 
 // The place at which the victim ends: in a call of its driver, or beside a meeting.

@@ -22,9 +22,9 @@ using test::Must;
 using test::RankOnHosts;
 using test::RanksOnFile;
 
-constexpr int kRanks = 4;
-constexpr int kRanksPerHost = 2;  // each with a GPU of its own, so both are leaders
-constexpr DeviceValues kValues = {.offset = 64, .count = 300};
+constexpr int kFaultRanks = 4;
+constexpr int kFaultRanksPerHost = 2;  // each with a GPU of its own, so both are leaders
+constexpr DeviceValues kFaultValues = {.offset = 64, .count = 300};
 
 // The end of a small job on one rank.
 enum class HostsStage {
@@ -57,7 +57,7 @@ class FaultyHostsJob {
   bool Run() {
     const EmulatedGpu gpu(fault_.nth);
     const size_t kept = KeptCount();
-    auto opened = gpu.Open(group_.rank() % kRanksPerHost);
+    auto opened = gpu.Open(group_.rank() % kFaultRanksPerHost);
     {
       RankOnHosts rank(group_, opened, {.order = fault_.order});
       // Ranks that meet for the first time after a failure find a closed door, without its words.
@@ -99,7 +99,8 @@ class FaultyHostsJob {
   bool IsMet() {
     const std::vector<HostsEnd> ends = Good(GatherFacts(group_, end_));
     const HostsEnd& victims = ends[static_cast<size_t>(fault_.victim)];
-    const bool is_neighbour = group_.rank() / kRanksPerHost == fault_.victim / kRanksPerHost;
+    const bool is_neighbour =
+        group_.rank() / kFaultRanksPerHost == fault_.victim / kFaultRanksPerHost;
     const bool is_of_host = victims.stage == HostsStage::kOtherOrder && !is_neighbour;
     const HostsStage expected = is_of_host ? HostsStage::kAllRight : victims.stage;
     if (victims.is_met && end_.stage != expected) Complain("the ranks end in different ways");
@@ -117,7 +118,7 @@ class FaultyHostsJob {
     if (rank.made() == nullptr) return;
     for (int i = 0; i < 2; ++i) {
       const auto outcome =
-          rank.made()->AllReduce({}, kValues, {ReduceOp::kSum, 0.5}, rank.stream());
+          rank.made()->AllReduce({}, kFaultValues, {ReduceOp::kSum, 0.5}, rank.stream());
       if (outcome) continue;
       Fails(HostsStage::kFailed, outcome.error());
       if (!rank.Drain(std::chrono::seconds(30))) Complain("the stream is not done");
@@ -149,7 +150,7 @@ TEST_CASE("Each call of the driver fails once at each place of a job over hosts"
   const int victim = GENERATE(2, 3);
   CAPTURE(NameOf(order), victim);
   RanksOnFile ranks(
-      kRanks,
+      kFaultRanks,
       [&](ranks::Group& group) {
         const auto run = [&](const std::string& name, uint64_t nth, std::string& complaints) {
           FaultyHostsJob job(group, {order, victim, name, nth});
@@ -159,7 +160,7 @@ TEST_CASE("Each call of the driver fails once at each place of a job over hosts"
         };
         return test::FailAtEachPlace(12, 10, run);
       },
-      kRanksPerHost);
+      kFaultRanksPerHost);
   CHECK(ranks.Reports() == "");
 }
 

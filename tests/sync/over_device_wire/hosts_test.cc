@@ -1,6 +1,5 @@
 // Ranks of several emulated hosts reduce on their GPUs: those of a host in arenas, their roots by
 // messages. Oracle: the arithmetic of number_oracle.h over whole numbers, to the bit.
-#include <array>
 #include <string>
 #include <vector>
 
@@ -13,14 +12,12 @@ namespace {
 
 using test::Complaints;
 using test::EmulatedGpu;
+using test::kOps;
+using test::kTypes;
 using test::Must;
 using test::RankOnHosts;
 using test::RunRanksOnDevice;
 using Found = std::vector<std::string>;
-
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 struct HostsJob {
   int rank_count;

@@ -29,19 +29,19 @@ using test::EndPlan;
 using test::FailureReport;
 using test::Good;
 using test::GpuWorks;
+using test::kKillInCall;
+using test::kSilenceLimit;
 using test::Must;
 using test::RankOnWire;
 using test::RanksOnFile;
 using test::WatchedWire;
 using test::WrongFailure;
 using Step = WatchedWire::WireStep;
-using Side = WatchedWire::StepSide;
+using WireSide = WatchedWire::StepSide;
 
-constexpr int kRanks = 3;
+constexpr int kWireRanks = 3;
 constexpr int kVictim = 1;
-constexpr auto kSilenceLimit = 3s;
-constexpr device::DriverCode kKillInCall = -2;  // of the stand-in
-constexpr DeviceValues kValues = {.offset = 16, .count = 300};
+constexpr DeviceValues kValuesOnWire = {.offset = 16, .count = 300};
 
 // The place at which the victim ends: in a call of its driver, or beside one of its wire.
 struct WireEnding {
@@ -49,7 +49,7 @@ struct WireEnding {
   int signal;
   std::string call = "";  // of the driver; "": of the wire
   Step step = Step::kStartSend;
-  Side side = Side::kBefore;
+  WireSide side = WireSide::kBefore;
   uint64_t nth = 1;
 
   std::string Text() const {
@@ -70,17 +70,17 @@ class RankAtWireEnd {
         health_(Good(ranks::HostHealth::Create(group, kSilenceLimit))),
         rank_(group, gpu_.Open(),
               {.options = {.table = SmallChunks(ending.algorithm)},
-               .watch = [this](Step step, Side side) { OnStep(step, side); },
+               .watch = [this](Step step, WireSide side) { OnStep(step, side); },
                .health = health_.get()}) {}
 
   std::string Run() {
     Must(rank_.Make(group_));
-    Must(rank_.AllReduce(kValues, ReduceOp::kSum));
+    Must(rank_.AllReduce(kValuesOnWire, ReduceOp::kSum));
     rank_.Drain();
     Must(group_.Barrier());
     if (group_.rank() == kVictim) Arm();
     for (int call = 0; call < 50; ++call) {
-      const Status done = rank_.AllReduce(kValues, ReduceOp::kSum);
+      const Status done = rank_.AllReduce(kValuesOnWire, ReduceOp::kSum);
       if (!done) return CheckAfter(done.error());
     }
     return "no call fails";
@@ -96,7 +96,7 @@ class RankAtWireEnd {
     }
   }
 
-  void OnStep(Step step, Side side) {
+  void OnStep(Step step, WireSide side) {
     if (left_ == 0 || step != ending_.step || side != ending_.side || --left_ > 0) return;
     clock_.NoteEnd();
     ::raise(ending_.signal);
@@ -124,7 +124,7 @@ void CheckAll(const std::vector<WireEnding>& endings) {
   std::vector<EndPlan> plans;
   for (const WireEnding& ending : endings) {
     plans.push_back({.text = ending.Text(),
-                     .rank_count = kRanks,
+                     .rank_count = kWireRanks,
                      .victim = kVictim,
                      .signal = ending.signal,
                      .run = [ending](ranks::Group& group, EndClock& clock) {
@@ -155,7 +155,7 @@ TEST_CASE("A rank that is killed at any step is named by the others, whose strea
         add(i + call + nth, {kByKernels[i], SIGKILL, kCalls[call], {}, {}, nth});
     }
     for (uint64_t step = 0; step < kSteps.size(); ++step) {
-      for (const Side side : {Side::kBefore, Side::kAfter}) {
+      for (const WireSide side : {WireSide::kBefore, WireSide::kAfter}) {
         for (const uint64_t turn : {0, 1}) {
           const uint64_t sum = i + step + static_cast<uint64_t>(side) + turn;
           add(sum, {kByKernels[i], SIGKILL, "", kSteps[step], side, 1 + 2 * turn});
@@ -173,7 +173,7 @@ TEST_CASE("A rank that is stopped at a step is named by the others, and hears it
   std::vector<WireEnding> endings;
   for (const WireAlgorithm algorithm : kByKernels) {
     for (const Step step : kSteps) {
-      endings.push_back({algorithm, SIGSTOP, "", step, Side::kBefore, 2});
+      endings.push_back({algorithm, SIGSTOP, "", step, WireSide::kBefore, 2});
     }
   }
   CheckAll(endings);
@@ -241,12 +241,12 @@ class FaultyWireJob {
     const Status made = rank.Make(group_);
     if (!made) return Fails(WireJobStage::kNotMade, made.error());
     Status done;
-    for (int i = 0; i < 2 && done; ++i) done = rank.AllReduce(kValues, ReduceOp::kSum);
+    for (int i = 0; i < 2 && done; ++i) done = rank.AllReduce(kValuesOnWire, ReduceOp::kSum);
     if (!done) Fails(WireJobStage::kFailed, done.error());
     // A rank may be done before another one fails. Then it fails in its next call.
     const auto ends = Good(GatherFacts(group_, end_));
     if (done && ends[kVictim].stage == WireJobStage::kFailed) {
-      const Status next = rank.AllReduce(kValues, ReduceOp::kSum);
+      const Status next = rank.AllReduce(kValuesOnWire, ReduceOp::kSum);
       if (!next) Fails(WireJobStage::kFailed, next.error());
     }
     rank.Drain();

@@ -8,14 +8,14 @@
 namespace lmdbio::sync {
 namespace {
 
-ranks::SoloHealth good_health;
+ranks::SoloHealth solo_health;
 
 // Two ranks of one segment. This thread plays both in turn.
 struct TwoRanks {
   HostSegmentShape shape{.rank_count = 2, .slot_bytes = 64, .buffer_bytes = 64};
   test::SharedBytes memory{HostSegment::BytesNeeded(shape)};
-  HostSegment first{memory.bytes(), shape, 0, WaitMode::kSleep, good_health};
-  HostSegment second{memory.bytes(), shape, 1, WaitMode::kSleep, good_health};
+  HostSegment first{memory.bytes(), shape, 0, WaitMode::kSleep, solo_health};
+  HostSegment second{memory.bytes(), shape, 1, WaitMode::kSleep, solo_health};
 
   void ComeToNextCall() {
     for (HostSegment* table : {&first, &second}) {

@@ -18,6 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/sync/engine/device_job.h"
 #include "tests/sync/over_device/exact_values.h"
+#include "tests/sync/reduce/number_oracle.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -28,16 +29,14 @@ using test::EmulatedGpu;
 using test::ExactValuesOfRanks;
 using test::Good;
 using test::GradientOf;
+using test::kOps;
+using test::kTypes;
 using test::Must;
 using test::OnDevice;
 using test::ProgramOnDevice;
 using test::SumOf;
 using test::SumOnDevice;
 using test::ValuesOfRanks;
-
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 int WorldRank() {
   int rank = 0;

@@ -3,7 +3,6 @@
 // threads with a GPU each; the stand-in enqueues its work some looks after the call.
 #include "lmdbio/sync/over_nccl/nccl_collectives.h"
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -18,6 +17,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/check_in_child.h"
 #include "tests/sync/over_nccl/nccl_rank.h"
+#include "tests/sync/reduce/number_oracle.h"
 
 namespace lmdbio::sync {
 namespace {
@@ -28,15 +28,13 @@ using test::Complaints;
 using test::EmulatedNccl;
 using test::ExactValuesOfRanks;
 using test::Good;
+using test::kOps;
+using test::kTypes;
 using test::Must;
 using test::RankOnDevice;
 using test::RunRanksOnDevice;
 using test::ValuesOfRanks;
 using Lines = std::vector<std::string>;
-
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 
 // Makes the ranks of a job, and runs `body` on each.
 using NcclBody = std::function<void(ranks::Group& group, RankOnDevice& rank, Complaints& mine)>;

@@ -3,6 +3,7 @@
 #ifndef LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
 #define LMDBIO_TESTS_SYNC_REDUCE_NUMBER_ORACLE_H_
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,12 @@
 #include "lmdbio/sync/reduce/data_type.h"
 
 namespace lmdbio::test {
+
+inline constexpr std::array kTypes{sync::DataType::kFloat32, sync::DataType::kFloat64,
+                                   sync::DataType::kFloat16, sync::DataType::kBFloat16,
+                                   sync::DataType::kInt32,   sync::DataType::kInt64};
+inline constexpr std::array kOps{sync::ReduceOp::kSum, sync::ReduceOp::kMin, sync::ReduceOp::kMax,
+                                 sync::ReduceOp::kProduct};
 
 // A float of few bits: `mantissa_bits` after the point, the least normal number 2^least_exponent.
 struct SmallFloat {

@@ -16,9 +16,8 @@
 namespace lmdbio::sync {
 namespace {
 
-constexpr std::array kTypes{DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
-                            DataType::kBFloat16, DataType::kInt32,   DataType::kInt64};
-constexpr std::array kOps{ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+using test::kOps;
+using test::kTypes;
 
 // Any bits: NaNs, infinities and denormals among them.
 std::string AnyBits(test::Random& random, size_t bytes) { return random.BytesOf(bytes); }

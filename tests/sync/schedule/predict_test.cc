@@ -25,7 +25,8 @@ using Units = std::vector<TransferUnit>;
 using Steps = std::vector<TransferStep>;
 
 // 10 ns a line.
-TransferUnit UnitOf(int64_t ready_ns, int64_t due_ns, int64_t channel_ns, int64_t slice_ns = 0) {
+TransferUnit ChannelUnit(int64_t ready_ns, int64_t due_ns, int64_t channel_ns,
+                         int64_t slice_ns = 0) {
   TransferUnit unit;
   unit.ready_ns = ready_ns;
   unit.due_ns = due_ns;
@@ -46,60 +47,60 @@ int64_t LengthOf(const Units& units, const Steps& steps, int64_t length_ns) {
 
 TEST_CASE("A program stops at a due time until the unit is there", "[schedule]") {
   CHECK(LengthOf({}, {}, 100) == 100);
-  const Units early = {UnitOf(0, 50, 50)};
+  const Units early = {ChannelUnit(0, 50, 50)};
   CHECK(LengthOf(early, OrderAsGiven(early), 100) == 100);
-  const Units late = {UnitOf(0, 50, 70)};
+  const Units late = {ChannelUnit(0, 50, 70)};
   CHECK(LengthOf(late, OrderAsGiven(late), 100) == 120);
   // The second wait comes 20 ns later on the wall clock, too.
-  const Units two = {UnitOf(0, 50, 70), UnitOf(0, 60, 20)};
+  const Units two = {ChannelUnit(0, 50, 70), ChannelUnit(0, 60, 20)};
   CHECK(LengthOf(two, OrderAsGiven(two), 100) == 130);
   // A submission after a stop is as late as the stop: the second one begins at 80.
-  const Units after = {UnitOf(0, 50, 70), UnitOf(60, 90, 40)};
+  const Units after = {ChannelUnit(0, 50, 70), ChannelUnit(60, 90, 40)};
   CHECK(LengthOf(after, OrderAsGiven(after), 100) == 130);
   // All is ready, but the step before it has a later unit.
-  const Units blocked = {UnitOf(40, 90, 10), UnitOf(0, 45, 10)};
+  const Units blocked = {ChannelUnit(40, 90, 10), ChannelUnit(0, 45, 10)};
   CHECK(LengthOf(blocked, OrderAsGiven(blocked), 100) == 115);
   CHECK(LengthOf(blocked, OrderByDue(blocked, TenNsALine()), 100) == 100);
   // A unit that is ready when it is due.
-  const Units at_once = {UnitOf(30, 30, 20)};
+  const Units at_once = {ChannelUnit(30, 30, 20)};
   CHECK(LengthOf(at_once, OrderAsGiven(at_once), 100) == 120);
 }
 
 TEST_CASE("A unit is there with its last slice", "[schedule]") {
-  const Units units = {UnitOf(0, 100, 80, 40), UnitOf(20, 50, 20)};
+  const Units units = {ChannelUnit(0, 100, 80, 40), ChannelUnit(20, 50, 20)};
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 150);
   CHECK(LengthOf(units, OrderByDue(units, TenNsALine()), 100) == 110);
 }
 
 TEST_CASE("A wait in the next iteration is for the last one", "[schedule]") {
   // Submitted at 50, on the channel until 130, waited for at 110 of the next: nothing stops.
-  const Units units = {UnitOf(50, 110, 60)};
+  const Units units = {ChannelUnit(50, 110, 60)};
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 100);
-  const Units late = {UnitOf(50, 110, 80)};
+  const Units late = {ChannelUnit(50, 110, 80)};
   CHECK(LengthOf(late, OrderAsGiven(late), 100) == 120);
   // The last wait of an iteration comes before the first submission of the next one.
-  const Units at_end = {UnitOf(0, 100, 140)};
+  const Units at_end = {ChannelUnit(0, 100, 140)};
   CHECK(LengthOf(at_end, OrderAsGiven(at_end), 100) == 140);
 }
 
 TEST_CASE("In the long run an iteration takes the time of its steps", "[schedule]") {
-  const Units units = {UnitOf(0, 900, 130)};
+  const Units units = {ChannelUnit(0, 900, 130)};
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 130);
 }
 
 TEST_CASE("The channel makes an iteration after the other", "[schedule]") {
   // The first unit of the next iteration waits until the second one is done, at 130.
-  const Units units = {UnitOf(0, 30, 30), UnitOf(50, 140, 80)};
+  const Units units = {ChannelUnit(0, 30, 30), ChannelUnit(50, 140, 80)};
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 130);
 }
 
 TEST_CASE("A unit that is submitted after a wait comes from a rank that does not stop",
           "[schedule]") {
-  const Units units = {UnitOf(60, 90, 10), UnitOf(0, 40, 10)};
+  const Units units = {ChannelUnit(60, 90, 10), ChannelUnit(0, 40, 10)};
   // The wait at 40 ends at 80. The submission at 60 was not delayed by it.
   CHECK(LengthOf(units, OrderAsGiven(units), 100) == 140);
   // Neither is a slice after the wait: it ends at 90, and the wait at 65 begins at 105.
-  const Units sliced = {UnitOf(60, 65, 20, 10), UnitOf(0, 40, 10)};
+  const Units sliced = {ChannelUnit(60, 65, 20, 10), ChannelUnit(0, 40, 10)};
   CHECK(LengthOf(sliced, {{0, 0, 64}, {1, 0, 64}, {0, 64, 64}}, 100) == 140);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using Complaint = std::string;
 
-ranks::SoloHealth& Healthy() {
+ranks::SoloHealth& SoloHealth() {
   static ranks::SoloHealth health;
   return health;
 }
@@ -53,7 +53,7 @@ class CountingWire final : public Wire {
 
 std::unique_ptr<Collectives> OverLinks(ranks::Group& group, int known_as, LinkWire** link = nullptr,
                                        uint64_t* sent_bytes = nullptr) {
-  auto opened = OpenLinkWire(group, Healthy(), {.known_as = known_as});
+  auto opened = OpenLinkWire(group, SoloHealth(), {.known_as = known_as});
   if (!opened) return nullptr;
   if (link != nullptr) *link = opened->get();
   std::unique_ptr<Wire> wire = std::move(*opened);
