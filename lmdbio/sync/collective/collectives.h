@@ -73,6 +73,14 @@ class Collectives {
                                             std::byte* output, std::span<const uint64_t> counts,
                                             const Reduction& reduction) = 0;
 
+  // The first half of an AllReduce: afterwards each rank has its part of the reduction within
+  // `values`, and the rest of its values are void. GatherParts is the other half, of as many values
+  // of the type. Other calls may come between, and the values may move, if none of them changes.
+  // The bits may differ from those of AllReduce.
+  virtual Result<CallOutcome> ReduceToParts(const CallTag& tag, const Values& values,
+                                            const Reduction& reduction);
+  virtual Result<CallOutcome> GatherParts(const CallTag& tag, const Values& values);
+
   // Concatenates the bytes of all ranks, in the order of the ranks.
   // mine   [part_bytes[rank()]]; may be its own part of `all`
   // all    [sum of part_bytes]

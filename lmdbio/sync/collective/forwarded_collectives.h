@@ -33,6 +33,13 @@ class ForwardedCollectives : public Collectives {
                                     const Reduction& reduction) override {
     return inner_->ReduceScatter(tag, input, output, counts, reduction);
   }
+  Result<CallOutcome> ReduceToParts(const CallTag& tag, const Values& values,
+                                    const Reduction& reduction) override {
+    return inner_->ReduceToParts(tag, values, reduction);
+  }
+  Result<CallOutcome> GatherParts(const CallTag& tag, const Values& values) override {
+    return inner_->GatherParts(tag, values);
+  }
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override {
     return inner_->AllGather(tag, mine, all, part_bytes);

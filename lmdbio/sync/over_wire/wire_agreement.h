@@ -29,6 +29,8 @@ enum class WireCall : uint8_t {
   kBroadcast = 4,
   kAllToAll = 5,
   kBarrier = 6,
+  kReduceToParts = 7,
+  kGatherParts = 8,
 };
 
 // The arguments of a call. Ranks with different shapes make different calls.

@@ -68,6 +68,11 @@ Status DoublingAllGather(WireJob job, MutableBytes all, std::span<const uint64_t
 // and each pair exchanges results.
 // Errors: as Wire
 Status HalvingAllReduce(WireJob job, const Values& values, const Reduction& reduction);
+// The first log2 P steps of it, and the others. Between them each rank has its part of the result,
+// or none if it folds.
+// Errors: as Wire
+Status HalvingReduceToParts(WireJob job, const Values& values, const Reduction& reduction);
+Status HalvingGatherParts(WireJob job, const Values& values);
 
 // Direct: each rank sends each other rank its part, reduces its own part in the order of ranks, and
 // sends the result to all. Needs a connection to every rank.

@@ -58,6 +58,9 @@ class OverWire final : public TableCollectives {
   Result<CallOutcome> ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
                                     std::span<const uint64_t> counts,
                                     const Reduction& reduction) override;
+  Result<CallOutcome> ReduceToParts(const CallTag& tag, const Values& values,
+                                    const Reduction& reduction) override;
+  Result<CallOutcome> GatherParts(const CallTag& tag, const Values& values) override;
   Result<CallOutcome> AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                                 std::span<const uint64_t> part_bytes) override;
   Result<CallOutcome> Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -232,6 +235,26 @@ Status OverWire::ReduceScatterOfMany(const Values& input, std::byte* output, Mut
   if (!own.empty())
     std::memcpy(output, &copy[static_cast<size_t>(own.data() - input.data)], own.size());
   return {};
+}
+
+// Of many ranks halving needs the fewest connections, and both halves of it send each byte once.
+Result<CallOutcome> OverWire::ReduceToParts(const CallTag& tag, const Values& values,
+                                            const Reduction& reduction) {
+  if (size() <= kDirectRanksMax) return Collectives::ReduceToParts(tag, values, reduction);
+  const CallShape shape = ShapeOf(WireCall::kReduceToParts, values, reduction, {});
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_TRY_VOID(HalvingReduceToParts(JobFor(shape.bytes), values, reduction));
+  return outcome;
+}
+
+Result<CallOutcome> OverWire::GatherParts(const CallTag& tag, const Values& values) {
+  if (size() <= kDirectRanksMax) return Collectives::GatherParts(tag, values);
+  const CallShape shape = ShapeOf(WireCall::kGatherParts, values, ReduceOp::kSum, {});
+  LMDBIO_TRY(const CallOutcome outcome, agreement().Agree(tag, shape));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  LMDBIO_TRY_VOID(HalvingGatherParts(JobFor(shape.bytes), values));
+  return outcome;
 }
 
 Result<CallOutcome> OverWire::AllGather(const CallTag& tag, Bytes mine, MutableBytes all,

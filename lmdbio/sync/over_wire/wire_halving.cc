@@ -22,7 +22,8 @@ class Halving {
         bounds_(EvenBounds(pieces_.count, ElementBytes(pieces_.type), folding_.worker_count())),
         all_{0, bounds_.back()} {}
 
-  Status Run();
+  Status ReduceToParts();
+  Status GatherParts();
 
  private:
   // The parts of `count` workers.
@@ -46,7 +47,6 @@ class Halving {
 
   Status Halve(int first, int half);
   Status Double(int first, int half);
-  Status GiveAway();
 
   WireValues& values_;
   const WirePieces pieces_;
@@ -127,23 +127,29 @@ Status Halving::Double(int first, int half) {
   return AwaitSends(other, mine);
 }
 
-// For a rank that is no worker: gives its values to its partner, and receives the result.
-Status Halving::GiveAway() {
+// A rank that is no worker gives its values to its partner.
+Status Halving::ReduceToParts() {
   const int partner = folding_.partner();
-  LMDBIO_TRY_VOID(StartSends(partner, all_));
-  LMDBIO_TRY_VOID(AwaitSends(partner, all_));
-  LMDBIO_TRY_VOID(StartStores(partner, all_));
-  return FinishStores(partner, all_);
-}
-
-Status Halving::Run() {
-  if (!folding_.is_worker()) return GiveAway();
-  const int partner = folding_.partner();
+  if (!folding_.is_worker()) {
+    LMDBIO_TRY_VOID(StartSends(partner, all_));
+    return AwaitSends(partner, all_);
+  }
   if (partner >= 0) LMDBIO_TRY_VOID(ReceiveAndReduce(partner, all_, reduction_.op));
   const int worker = folding_.worker();
   for (int half = folding_.worker_count() / 2; half > 0; half /= 2) {
     LMDBIO_TRY_VOID(Halve(worker & ~(2 * half - 1), half));
   }
+  return {};
+}
+
+// A rank that is no worker gets the result from its partner.
+Status Halving::GatherParts() {
+  const int partner = folding_.partner();
+  if (!folding_.is_worker()) {
+    LMDBIO_TRY_VOID(StartStores(partner, all_));
+    return FinishStores(partner, all_);
+  }
+  const int worker = folding_.worker();
   for (int half = 1; half < folding_.worker_count(); half *= 2) {
     LMDBIO_TRY_VOID(Double(worker & ~(2 * half - 1), half));
   }
@@ -155,13 +161,27 @@ Status Halving::Run() {
 }  // namespace
 
 Status HalvingAllReduce(WireValues& values, const Reduction& reduction) {
-  return Halving(values, reduction).Run();
+  Halving halving(values, reduction);
+  LMDBIO_TRY_VOID(halving.ReduceToParts());
+  return halving.GatherParts();
 }
 
 Status HalvingAllReduce(WireJob job, const Values& values, const Reduction& reduction) {
   if (job.wire.size() == 1 || values.count == 0) return {};
   HostValues on_host(job, values, 1);
   return HalvingAllReduce(on_host, reduction);
+}
+
+Status HalvingReduceToParts(WireJob job, const Values& values, const Reduction& reduction) {
+  if (job.wire.size() == 1 || values.count == 0) return {};
+  HostValues on_host(job, values, 1);
+  return Halving(on_host, reduction).ReduceToParts();
+}
+
+Status HalvingGatherParts(WireJob job, const Values& values) {
+  if (job.wire.size() == 1 || values.count == 0) return {};
+  HostValues on_host(job, values, 1);
+  return Halving(on_host, ReduceOp::kSum).GatherParts();
 }
 
 }  // namespace lmdbio::sync

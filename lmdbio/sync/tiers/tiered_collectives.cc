@@ -28,11 +28,38 @@ namespace {
 
 using Outcome = Result<CallOutcome>;
 
+// The parts of values that the roots of a host move between the hosts.
+struct RootParts {
+  RootParts(const Values& values, int root_count, const Collectives& host)
+      : counts(static_cast<size_t>(host.size()), 0), sizes_bytes(counts.size(), 0) {
+    const size_t element_bytes = ElementBytes(values.type);
+    const Bounds bounds = EvenBounds(values.count, 1, root_count);
+    for (size_t root = 0; root + 1 < bounds.size(); ++root) {
+      counts[root] = bounds[root + 1] - bounds[root];
+      sizes_bytes[root] = counts[root] * element_bytes;
+    }
+    all = {values.data, values.count * element_bytes};
+    own_bytes = PartOf(values.data, BoundsOf(sizes_bytes), host.rank());
+    own = {own_bytes.data(), own_bytes.size() / element_bytes, values.type};
+  }
+
+  std::vector<uint64_t> counts;       // [ranks of the host] elements; 0 if the rank is no root
+  std::vector<uint64_t> sizes_bytes;  // [ranks of the host]
+  MutableBytes all;
+  MutableBytes own_bytes;  // the part of this rank
+  Values own;
+};
+
 // The tag of one stage of a call. Different calls have different tags in every stage.
-CallTag Marked(const CallTag& tag, WireCall kind, std::initializer_list<uint64_t> shape) {
+CallTag Marked(const CallTag& tag, WireCall kind, const std::vector<uint64_t>& shape) {
   std::vector<uint64_t> words{tag.digest, static_cast<uint64_t>(kind)};
-  words.insert(words.end(), shape);
+  words.insert(words.end(), shape.begin(), shape.end());
   return {.digest = DigestOf(words), .is_declined = tag.is_declined};
+}
+
+std::vector<uint64_t> ShapeOf(const Values& values, const Reduction& reduction) {
+  return {values.count * ElementBytes(values.type), static_cast<uint64_t>(values.type),
+          static_cast<uint64_t>(reduction.op), std::bit_cast<uint64_t>(reduction.scale)};
 }
 
 class Tiered final : public Collectives {
@@ -55,6 +82,9 @@ class Tiered final : public Collectives {
   Outcome AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) override;
   Outcome ReduceScatter(const CallTag& tag, const Values& input, std::byte* output,
                         std::span<const uint64_t> counts, const Reduction& reduction) override;
+  Outcome ReduceToParts(const CallTag& tag, const Values& values,
+                        const Reduction& reduction) override;
+  Outcome GatherParts(const CallTag& tag, const Values& values) override;
   Outcome AllGather(const CallTag& tag, Bytes mine, MutableBytes all,
                     std::span<const uint64_t> part_bytes) override;
   Outcome Broadcast(const CallTag& tag, MutableBytes bytes, int root) override;
@@ -148,35 +178,58 @@ Outcome Tiered::ReduceThrough(const CallTag& tag, const Values& values,
 // bytes between the hosts, at the same time as the other roots. As ReduceThrough it works in place.
 Outcome Tiered::ReduceByParts(const CallTag& tag, const Values& values,
                               const Reduction& reduction) {
-  const size_t element_bytes = ElementBytes(values.type);
-  const Bounds bounds = EvenBounds(values.count, 1, options_.host_roots);
-  std::vector<uint64_t> counts(static_cast<size_t>(host_->size()), 0);
-  std::vector<uint64_t> part_bytes(counts.size(), 0);
-  for (size_t root = 0; root + 1 < bounds.size(); ++root) {
-    counts[root] = bounds[root + 1] - bounds[root];
-    part_bytes[root] = counts[root] * element_bytes;
-  }
-  const MutableBytes all(values.data, values.count * element_bytes);
-  const MutableBytes part = PartOf(values.data, BoundsOf(part_bytes), host_->rank());
+  const RootParts parts(values, options_.host_roots, *host_);
   return Stages(
       tag,
       [&](const CallTag& stage) {
-        return host_->ReduceScatter(stage, values, part.data(), counts, reduction.op);
+        return host_->ReduceScatter(stage, values, parts.own.data, parts.counts, reduction.op);
       },
+      [&](const CallTag& stage) { return roots_->AllReduce(stage, parts.own, reduction); },
       [&](const CallTag& stage) {
-        return roots_->AllReduce(stage, {part.data(), part.size() / element_bytes, values.type},
-                                 reduction);
+        return host_->AllGather(stage, parts.own_bytes, parts.all, parts.sizes_bytes);
       },
-      [&](const CallTag& stage) { return host_->AllGather(stage, part, all, part_bytes); },
+      options_.host_roots);
+}
+
+// As ReduceThrough or ReduceByParts without the way down, so the roots alone have parts. Without
+// that way no rank learns from the others that one has declined.
+Outcome Tiered::ReduceToParts(const CallTag& tag, const Values& values,
+                              const Reduction& reduction) {
+  const CallTag marked = Marked(tag, WireCall::kReduceToParts, ShapeOf(values, reduction));
+  LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  const bool is_through = options_.host_roots == 1;
+  const RootParts parts(values, options_.host_roots, *host_);
+  return Stages(
+      marked,
+      [&](const CallTag& stage) {
+        return is_through ? host_->AllReduce(stage, values, reduction.op)
+                          : host_->ReduceScatter(stage, values, parts.own.data, parts.counts,
+                                                 reduction.op);
+      },
+      [&](const CallTag& stage) { return roots_->ReduceToParts(stage, parts.own, reduction); },
+      [](const CallTag&) { return CallOutcome::kDone; }, options_.host_roots);
+}
+
+Outcome Tiered::GatherParts(const CallTag& tag, const Values& values) {
+  const CallTag marked = Marked(tag, WireCall::kGatherParts, ShapeOf(values, ReduceOp::kSum));
+  LMDBIO_TRY(const CallOutcome outcome, Agree(marked));
+  if (outcome == CallOutcome::kDeclined) return outcome;
+  const RootParts parts(values, options_.host_roots, *host_);
+  return Stages(
+      marked, [](const CallTag&) { return CallOutcome::kDone; },
+      [&](const CallTag& stage) { return roots_->GatherParts(stage, parts.own); },
+      [&](const CallTag& stage) {
+        return options_.host_roots == 1
+                   ? host_->Broadcast(stage, parts.all, 0)
+                   : host_->AllGather(stage, parts.own_bytes, parts.all, parts.sizes_bytes);
+      },
       options_.host_roots);
 }
 
 Outcome Tiered::AllReduce(const CallTag& tag, const Values& values, const Reduction& reduction) {
   const size_t bytes = values.count * ElementBytes(values.type);
-  const CallTag marked =
-      Marked(tag, WireCall::kAllReduce,
-             {bytes, static_cast<uint64_t>(values.type), static_cast<uint64_t>(reduction.op),
-              std::bit_cast<uint64_t>(reduction.scale)});
+  const CallTag marked = Marked(tag, WireCall::kAllReduce, ShapeOf(values, reduction));
   // An agreement makes three more calls, and a copy moves all bytes twice more. So few bytes are
   // copied, and many are agreed on first.
   if (bytes > options_.apart_bytes_max) {

@@ -319,6 +319,33 @@ void ReduceScattersScaled(Collectives& all, const CollectiveSizes& sizes, Compla
   }
 }
 
+// The values move between the two calls, and another call comes between.
+void ReduceByHalves(Collectives& all, DataType type, const Reduction& reduction, size_t count,
+                    Complaints& complaints) {
+  const auto what = fmt::format("by halves: {} {} x {}, scaled by {}", sync::NameOf(reduction.op),
+                                sync::NameOf(type), count, reduction.scale);
+  ByteList before = ElementsOf(type, reduction.op, all.rank(), count);
+  const size_t bytes = before.size();
+  before.resize(bytes + 1);
+  ExpectDone(all.ReduceToParts(TagOf(what), {before.data(), count, type}, reduction),
+             what + ", ReduceToParts", complaints);
+  ExpectDone(all.Barrier(TagOf("between halves")), what + ", Barrier", complaints);
+  ByteList after = before;
+  ExpectDone(all.GatherParts(TagOf(what), {after.data(), count, type}), what + ", GatherParts",
+             complaints);
+  const size_t wrong = FirstWrong(type, reduction, all.size(), {after.data(), bytes});
+  complaints.Expect(wrong == count, fmt::format("{}: element {} is wrong", what, wrong));
+  ExpectSameEverywhere(all, {after.data(), bytes}, what, complaints);
+}
+
+void Halves(Collectives& all, const CollectiveSizes& sizes, Complaints& complaints) {
+  for (const size_t bytes : AllSizes(sizes)) {
+    ReduceByHalves(all, DataType::kFloat32, ReduceOp::kSum, bytes / 4, complaints);
+    ReduceByHalves(all, DataType::kInt64, ReduceOp::kMax, bytes / 8, complaints);
+    ReduceByHalves(all, DataType::kFloat16, {ReduceOp::kSum, -0.7}, bytes / 2, complaints);
+  }
+}
+
 void FillPattern(int rank, MutableBytes bytes) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<std::byte>(Mixed(static_cast<uint64_t>(rank), i));
@@ -426,6 +453,10 @@ void ExpectOneOfEach(Collectives& all, const CallTag& tag, size_t bytes, CallOut
   ExpectOutcome(all.ReduceScatter(tag, {input.data(), rank_count * counts[0], type}, out.data(),
                                   counts, ReduceOp::kSum),
                 wanted, what + "ReduceScatter", complaints);
+  ExpectOutcome(all.ReduceToParts(tag, {out.data(), counts[0], type}, ReduceOp::kSum), wanted,
+                what + "ReduceToParts", complaints);
+  ExpectOutcome(all.GatherParts(tag, {out.data(), counts[0], type}), wanted, what + "GatherParts",
+                complaints);
   ExpectOutcome(all.AllGather(tag, in.first(bytes), out, parts), wanted, what + "AllGather",
                 complaints);
   ExpectOutcome(all.Broadcast(tag, out, all.size() - 1), wanted, what + "Broadcast", complaints);
@@ -489,6 +520,9 @@ void OtherScales(Collectives& all, const CollectiveSizes& sizes, Complaints& com
         all.ReduceScatter(TagOf("scales"), {values.data(), values.size() / 4, DataType::kFloat32},
                           output.data(), counts, mine),
         CallOutcome::kDeclined, "other scale: ReduceScatter", complaints);
+    ExpectOutcome(
+        all.ReduceToParts(TagOf("scales"), {values.data(), bytes / 4, DataType::kFloat32}, mine),
+        CallOutcome::kDeclined, "other scale: ReduceToParts", complaints);
     const auto is_kept = [](std::byte byte) { return byte == std::byte{1}; };
     complaints.Expect(std::ranges::all_of(values, is_kept) && std::ranges::all_of(output, is_kept),
                       "other scale: wrote");
@@ -503,7 +537,7 @@ void Mixture(Collectives& all, const CollectiveSizes& sizes, Complaints& complai
     const size_t bytes = random.Below(50) == 0 ? sizes.large.back() / (1 + random.Below(9))
                                                : random.Below(i % 2 == 0 ? 64 : 5000);
     const auto pattern = static_cast<int>(random.Below(3));
-    const auto kind = random.Below(7);
+    const auto kind = random.Below(8);
     const auto parts = PartsOf(bytes / 4, all.size(), pattern);
     if (kind <= 1) {
       AllReduceOnce(all, DataType::kFloat32, ReduceOp::kSum, bytes / 4, nullptr, complaints);
@@ -515,6 +549,8 @@ void Mixture(Collectives& all, const CollectiveSizes& sizes, Complaints& complai
       AllToAllOnce(all, bytes / 4, pattern, complaints);
     } else if (kind == 5) {
       ExpectDone(all.Barrier(TagOf("mixture")), "Barrier", complaints);
+    } else if (kind == 6) {
+      ReduceByHalves(all, DataType::kFloat32, ReduceOp::kSum, bytes / 4, complaints);
     } else {
       ExpectOutcome(
           all.Barrier(TagOf("mixture", static_cast<int>(bytes) % all.size() == all.rank())),
@@ -530,6 +566,7 @@ constexpr std::array kChecks{
     CollectiveCheck{"AllReduce, scaled", AllReduceScaled},
     CollectiveCheck{"ReduceScatter", ReduceScatters},
     CollectiveCheck{"ReduceScatter, scaled", ReduceScattersScaled},
+    CollectiveCheck{"ReduceToParts and GatherParts", Halves},
     CollectiveCheck{"AllGather", AllGathers},
     CollectiveCheck{"Broadcast", Broadcasts},
     CollectiveCheck{"AllToAll", AllToAlls},

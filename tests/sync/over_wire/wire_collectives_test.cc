@@ -471,6 +471,12 @@ TEST_CASE("More than 64 ranks use no direct algorithm", "[collective][wire]") {
       mine = "a wrong part";
     }
     if (values[5] != 5) mine += " an input that has changed";
+    const auto halved = made->ReduceToParts({}, all, {ReduceOp::kSum, 0.5});
+    const auto whole = made->GatherParts({}, all);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto sum = static_cast<float>(i * kRankCount) * 0.5F;
+      if (!halved || !whole || values[i] != sum) mine += " a wrong sum by halves";
+    }
     std::vector<std::byte> ranks_of_all(kRankCount);
     const std::byte own{static_cast<unsigned char>(group.rank())};
     const auto gathered =
