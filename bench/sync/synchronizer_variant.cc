@@ -107,15 +107,18 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
     choice.is_pinned = true;
   } else if (key == "by") {
     choice.options.group_by = value;  // checked with all options
+  } else if (key == "order") {
+    choice.options.order = value;
   } else if (found != std::end(kNumberAdditions) && number && *number >= found->least) {
     found->set(choice, *number);
   } else {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +window, "
-                            "+bucket=BYTES, +last=BYTES or +slice=BYTES, with K or M behind the "
-                            "bytes or without, +groups=COUNT, +by=bytes or +by=tensors, "
-                            "+arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
-                            name, addition));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +window, "
+                    "+bucket=BYTES, +last=BYTES or +slice=BYTES, with K or M behind the "
+                    "bytes or without, +order=ORDER, +groups=COUNT, +by=bytes or "
+                    "+by=tensors, +arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
+                    name, addition));
   }
   return {};
 }

@@ -20,7 +20,17 @@ class WatchedCollectives final : public sync::ForwardedCollectives {
                      TransferRecord* record)
       : ForwardedCollectives(std::move(inner)), window_(window), record_(record) {}
 
-  // Gradients move in this call only.
+  // Gradients move in these calls only. No plan predicts the time of a half.
+  Result<sync::CallOutcome> ReduceToParts(const sync::CallTag& tag, const sync::Values& values,
+                                          const sync::Reduction& reduction) override {
+    window_.OnTransfer();
+    return ForwardedCollectives::ReduceToParts(tag, values, reduction);
+  }
+  Result<sync::CallOutcome> GatherParts(const sync::CallTag& tag,
+                                        const sync::Values& values) override {
+    window_.OnTransfer();
+    return ForwardedCollectives::GatherParts(tag, values);
+  }
   Result<sync::CallOutcome> AllReduce(const sync::CallTag& tag, const sync::Values& values,
                                       const sync::Reduction& reduction) override {
     window_.OnTransfer();

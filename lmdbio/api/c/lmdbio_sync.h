@@ -137,14 +137,14 @@ typedef struct lmdbio_sync_options { /* check-tree: large-class (a field for eac
    * in its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo or
    * caramel. 0: as caramel finds; not cut with topo. */
   uint64_t slice_bytes;
-  /* The order of a plan with coordinator = caramel. One of "due", "bins", "arrival". NULL:
-   * "due". */
+  /* The order of a plan with coordinator = caramel. One of "due", "bins", "split", "arrival".
+   * NULL: "due". */
   const char* order;
   /* 1: yes; -1: no; 0: no. Sums have the same bits in every run, with any order of a plan and
    * any sizes of buckets and slices: between hosts, only algorithms whose sum of a value depends
    * neither on its place nor on a trial. Refused with collective = ring or mpi,
-   * device_collective = nccl or mpi, several host_roots, and collectives of the program that do
-   * not promise it. */
+   * device_collective = nccl or mpi, several host_roots, order = split, and collectives of the
+   * program that do not promise it. */
   int reproducible;
   /* End generated lmdbio_sync_options. */
 } lmdbio_sync_options;

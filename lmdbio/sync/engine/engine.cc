@@ -28,6 +28,7 @@ PlanOptions::PlanOrder OrderOf(const SyncOptions& options) {
   if (options.coordinator != "caramel" || options.order == "arrival") {
     return PlanOptions::PlanOrder::kArrival;
   }
+  if (options.order == "split") return PlanOptions::PlanOrder::kSplit;
   return options.order == "bins" ? PlanOptions::PlanOrder::kBins : PlanOptions::PlanOrder::kDue;
 }
 

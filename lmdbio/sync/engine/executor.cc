@@ -119,7 +119,10 @@ Executor::Outcome Executor::Transfer(std::span<Task* const> tasks, uint64_t byte
 }
 
 Executor::Outcome Executor::ReduceValues(const CallTag& tag, const Values& values,
-                                         const Reduction& reduction, TransferStart start) {
+                                         const Reduction& reduction, StepHalf half,
+                                         TransferStart start) {
+  if (half == StepHalf::kReduce) return collectives_.ReduceToParts(tag, values, reduction);
+  if (half == StepHalf::kGather) return collectives_.GatherParts(tag, values);
   if (plan_times_ == nullptr) return collectives_.AllReduce(tag, values, reduction);
   const int64_t began_ns = SteadyNanoseconds();
   Outcome outcome = collectives_.AllReduce(tag, values, reduction);
@@ -162,6 +165,15 @@ Executor::Outcome Executor::Perform(const Response& response, std::span<Task* co
   LMDBIO_CHECK(false);
 }
 
+Executor::Outcome Executor::PerformStep(const Response& response, const PlanStep& step,
+                                        std::span<Task* const> tasks, const CallTag& tag) {
+  if (!step.is_slice() && step.half == StepHalf::kBoth) return Perform(response, tasks, tag);
+  const std::span<const Request> requests(response.tensors);
+  if (requests.size() > 1) return ReduceFused(requests, step.half, tasks, tag);
+  const uint64_t count = step.is_slice() ? step.count : requests[0].element_count();
+  return ReduceSlice(requests[0], {step.begin, count}, step.half, tasks[0], tag);
+}
+
 // A response has at most as many bytes as the fusion buffer, except for a tensor group. A larger
 // group takes several calls, each with as many tensors as the buffer holds. Each call has a tag of
 // its own.
@@ -178,10 +190,10 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
     const auto part_tasks = tasks.subspan(begin, end - begin);
     const bool is_on_device = part[0].memory == MemoryKind::kDevice;
     LMDBIO_TRY(const CallOutcome outcome,
-               is_on_device ? ReduceOnDevice(part, part_tasks, tag)
-               : part.size() == 1
-                   ? PerformSlice(part[0], {0, part[0].element_count()}, part_tasks[0], tag)
-                   : ReduceFused(part, part_tasks, tag));
+               is_on_device       ? ReduceOnDevice(part, part_tasks, tag)
+               : part.size() == 1 ? ReduceSlice(part[0], {0, part[0].element_count()},
+                                                StepHalf::kBoth, part_tasks[0], tag)
+                                  : ReduceFused(part, StepHalf::kBoth, part_tasks, tag));
     if (outcome == CallOutcome::kDeclined) return outcome;
     tag.digest = tag.digest * 31 + 1;
     begin = end;
@@ -192,9 +204,9 @@ Executor::Outcome Executor::AllReduce(const Response& response, std::span<Task* 
 // Reduces in the memory of the output, without the fusion buffer. If input and output are the same
 // memory, a prescale overwrites the input before the ranks have compared their tags. Only such a
 // call needs a copy of the input, which is restored if the call is declined. After the first
-// elements of a tensor no call is declined.
-Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange range, Task* task,
-                                         const CallTag& tag) {
+// elements of a tensor no call is declined. The parts that are gathered are in the output.
+Executor::Outcome Executor::ReduceSlice(const Request& request, ElementRange range, StepHalf half,
+                                        Task* task, const CallTag& tag) {
   const uint64_t offset = range.begin * ElementBytes(request.type);
   const uint64_t bytes = range.count * ElementBytes(request.type);
   std::unique_ptr<std::byte[]> zeros;
@@ -204,8 +216,10 @@ Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange ra
     zeros = std::make_unique<std::byte[]>(bytes);
     output = zeros.get();
   } else {
-    const std::byte* const input = task->submission.input + offset;
     output = task->submission.output + offset;
+  }
+  if (task != nullptr && half != StepHalf::kGather) {
+    const std::byte* const input = task->submission.input + offset;
     if (output == input && request.prescale != 1 && range.begin == 0) {
       original = std::make_unique_for_overwrite<std::byte[]>(bytes);
       CopyIfApart(original.get(), output, bytes);
@@ -213,7 +227,7 @@ Executor::Outcome Executor::PerformSlice(const Request& request, ElementRange ra
     CopyPrescaled(request, output, input, range.count);
   }
   Outcome outcome = Transfer({&task, 1}, bytes, [&] {
-    return ReduceValues(tag, {output, range.count, request.type}, ReductionOf(request),
+    return ReduceValues(tag, {output, range.count, request.type}, ReductionOf(request), half,
                         range.begin == 0 ? TransferStart::kMeets : TransferStart::kGoesOn);
   });
   if (!outcome) {
@@ -242,13 +256,15 @@ std::byte* Executor::ViewOf(std::span<const Request> requests, std::span<Task* c
   return places_->Hold(requests, addresses, offsets) ? tasks[0]->submission.output : nullptr;
 }
 
-Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
+// Between two halves the outputs hold the values, because the buffer serves other buckets.
+Executor::Outcome Executor::ReduceFused(std::span<const Request> requests, StepHalf half,
                                         std::span<Task* const> tasks, const CallTag& tag) {
   const Request& first = requests[0];
   const auto places = PlacesOf(requests);
   // Without the gap behind the last tensor: in placed memory it may belong to another tensor.
   const uint64_t count =
       (places.offsets.back() + requests.back().byte_count()) / ElementBytes(first.type);
+  LMDBIO_CHECK(half == StepHalf::kBoth || places.size_bytes <= fusion_bytes_);
   std::byte* const view = ViewOf(requests, tasks, places.offsets);
   std::byte* const buffer = view != nullptr ? view : FusionBuffer().data();
   for (size_t i = 0; i < requests.size() && view == nullptr; ++i) {
@@ -256,7 +272,11 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     const uint64_t bytes = requests[i].byte_count();
     const uint64_t end = i + 1 < requests.size() ? places.offsets[i + 1] : places.size_bytes;
     if (tasks[i] != nullptr) {
-      CopyPrescaled(requests[i], place, tasks[i]->submission.input, requests[i].element_count());
+      if (half == StepHalf::kGather) {
+        CopyIfApart(place, tasks[i]->submission.output, bytes);
+      } else {
+        CopyPrescaled(requests[i], place, tasks[i]->submission.input, requests[i].element_count());
+      }
       // The gaps are reduced along with the tensors, so they must be initialised.
       std::memset(place + bytes, 0, end - places.offsets[i] - bytes);
     } else {
@@ -264,7 +284,7 @@ Executor::Outcome Executor::ReduceFused(std::span<const Request> requests,
     }
   }
   Outcome outcome = Transfer(tasks, places.size_bytes, [&] {
-    return ReduceValues(tag, {buffer, count, first.type}, ReductionOf(first),
+    return ReduceValues(tag, {buffer, count, first.type}, ReductionOf(first), half,
                         TransferStart::kMeets);
   });
   if (!outcome || *outcome == CallOutcome::kDeclined) return outcome;

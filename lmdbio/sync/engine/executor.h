@@ -18,18 +18,13 @@
 #include "lmdbio/sync/collective/collectives.h"
 #include "lmdbio/sync/engine/sync_tracer.h"
 #include "lmdbio/sync/engine/task.h"
+#include "lmdbio/sync/graph/plan.h"
 #include "lmdbio/sync/graph/plan_times.h"
 #include "lmdbio/sync/on_device/sync_device.h"
 #include "lmdbio/sync/request/gradient_places.h"
 #include "lmdbio/sync/request/request.h"
 
 namespace lmdbio::sync {
-
-// Some elements of a tensor.
-struct ElementRange {
-  uint64_t begin = 0;
-  uint64_t count = 0;
-};
 
 struct ExecutorCounters {
   uint64_t collective_count = 0;
@@ -58,14 +53,16 @@ class Executor {
   // Errors: as Collectives, and as StagingRing::Run and ArenaMover::Run
   Result<CallOutcome> Perform(const Response& response, std::span<Task* const> tasks, CallTag tag);
 
-  // Collective. Reduces some elements of a kAllReduce on the host, in the memory of the output.
-  // Calls for all elements of a tensor in ascending order do the same as Perform.
-  // task  null: this rank has joined, and contributes zeros
-  // Returns: kDeclined  no tensor has changed, if the elements are the first ones. The ranks cannot
-  //                     decline other elements
-  // Errors: as Collectives
-  Result<CallOutcome> PerformSlice(const Request& request, ElementRange range, Task* task,
-                                   const CallTag& tag);
+  // Collective. Executes a step of a plan. All steps of a bucket, in the order of the plan, do the
+  // same as Perform, but the halves of a reduction may give other bits. In between, the outputs
+  // hold parts of the result.
+  // response, tasks  of the bucket of the step, as Perform
+  // Returns: kDeclined  no tensor has changed, if the step begins the bucket. The ranks cannot
+  //                     decline other steps
+  // Errors: as Perform
+  // Requires: as Plan::FromSteps; the tensors fit the fusion buffer if the step is half a reduction
+  Result<CallOutcome> PerformStep(const Response& response, const PlanStep& step,
+                                  std::span<Task* const> tasks, const CallTag& tag);
 
   // Collective. Joins the next call of the other ranks without data, so that all ranks skip it.
   // Returns: kDeclined
@@ -91,6 +88,12 @@ class Executor {
 
  private:
   using Outcome = Result<CallOutcome>;
+  using StepHalf = PlanStep::StepHalf;
+  // Some elements of a tensor.
+  struct ElementRange {
+    uint64_t begin = 0;
+    uint64_t count = 0;
+  };
   // The tensors of a call on a GPU.
   struct StagedCall {
     std::span<const Request> requests;
@@ -102,8 +105,10 @@ class Executor {
     std::shared_ptr<const ResultState> result_state = nullptr;
   };
   Outcome AllReduce(const Response& response, std::span<Task* const> tasks, CallTag tag);
-  Outcome ReduceFused(std::span<const Request> requests, std::span<Task* const> tasks,
+  Outcome ReduceSlice(const Request& request, ElementRange range, StepHalf half, Task* task,
                       const CallTag& tag);
+  Outcome ReduceFused(std::span<const Request> requests, StepHalf half,
+                      std::span<Task* const> tasks, const CallTag& tag);
   Outcome ReduceOnDevice(std::span<const Request> requests, std::span<Task* const> tasks,
                          const CallTag& tag);
   Outcome Broadcast(const Request& request, Task* task, const CallTag& tag);
@@ -131,7 +136,7 @@ class Executor {
       std::function<Outcome(const DeviceValues& values, uint64_t chunk, device::DeviceStream&)>;
   Outcome CallInArena(StagedCall staged, ResultPlace result, const ArenaValuesCall& call);
   Outcome ReduceValues(const CallTag& tag, const Values& values, const Reduction& reduction,
-                       TransferStart start);
+                       StepHalf half, TransferStart start);
   MutableBytes FusionBuffer();
   template <typename Owner>
   void KeepIfWritten(Owner memory) const;

@@ -88,13 +88,13 @@ uint64_t PlanDriver::CallDigest() const {
 
 Result<CallOutcome> PlanDriver::Call(const PlanStep& step, std::span<Task* const> tasks) {
   const Response& response = followed_->buckets[step.bucket];
-  const Request& first = response.tensors.front();
   const CallTag tag{.digest = CallDigest(), .is_declined = false};
   // In a round a barrier is done when all ranks have requested it. In a plan no rank knows the
   // requests of the others, so the barrier is a call of its own.
-  if (first.operation == Operation::kBarrier) return parts_.collectives.Barrier(tag);
-  if (!step.is_slice()) return parts_.executor.Perform(response, tasks, tag);
-  return parts_.executor.PerformSlice(first, {step.begin, step.count}, tasks[0], tag);
+  if (response.tensors.front().operation == Operation::kBarrier) {
+    return parts_.collectives.Barrier(tag);
+  }
+  return parts_.executor.PerformStep(response, step, tasks, tag);
 }
 
 Result<PlanDriver::PlanStepOutcome> PlanDriver::Make(const PlanStep& step) {

@@ -36,7 +36,7 @@ inline constexpr std::string_view kCollectiveNames[] = {"auto", "shm", "ring", "
 inline constexpr std::string_view kGroupByNames[] = {"bytes", "tensors"};
 inline constexpr std::string_view kDeviceCollectiveNames[] = {"auto", "staged", "nccl", "mpi"};
 inline constexpr std::string_view kDeviceOrderNames[] = {"auto", "host", "event", "mark"};
-inline constexpr std::string_view kOrderNames[] = {"due", "bins", "arrival"};
+inline constexpr std::string_view kOrderNames[] = {"due", "bins", "split", "arrival"};
 
 inline constexpr std::array<SyncOptionInfo, 31> kSyncOptionInfos = {{
     {"coordinator", kCoordinatorNames, 0, SyncOptionUnit::kOther, SyncOptionRanks::kSame},

@@ -72,6 +72,9 @@ Status CheckReproducible(const SyncOptions& options) {
   if (options.collective == "mpi") {
     return refuse("collective 'mpi'", "a trial decides which algorithms reduce, or MPI does");
   }
+  if (options.coordinator == "caramel" && options.order == "split") {
+    return refuse("order 'split'", "it adds in another order than the rounds before a plan");
+  }
   if (options.host_roots > 1) {
     return refuse("several host_roots", "they may reduce in different orders");
   }
@@ -97,9 +100,9 @@ Status SyncOptions::Check() const {
                             "none; use 'topo' or 'caramel'",
                             slice_bytes, coordinator));
   }
-  if (order == "bins" && coordinator != "caramel") {
+  if ((order == "bins" || order == "split") && coordinator != "caramel") {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("order: '{}': only coordinator 'caramel' orders by time, and the "
+                fmt::format("order: '{}': only coordinator 'caramel' orders a plan, and the "
                             "coordinator is '{}'",
                             order, coordinator));
   }

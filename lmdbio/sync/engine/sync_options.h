@@ -70,7 +70,7 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // Sums have the same bits in every run, with any order of a plan and any sizes of buckets and
   // slices: between hosts, only algorithms whose sum of a value depends neither on its place nor on
   // a trial. Refused with collective = ring or mpi, device_collective = nccl or mpi, several
-  // host_roots, and collectives of the program that do not promise it.
+  // host_roots, order = split, and collectives of the program that do not promise it.
   bool reproducible = false;
 
   // --- Plans
@@ -94,7 +94,7 @@ struct SyncOptions {  // check-tree: large-class (a field for each option)
   // its bucket is reduced in slices, at most 512 of them. It needs coordinator = topo or caramel.
   // 0: as caramel finds; not cut with topo.
   uint64_t slice_bytes = 0;
-  // The order of a plan with coordinator = caramel. One of "due", "bins", "arrival".
+  // The order of a plan with coordinator = caramel. One of "due", "bins", "split", "arrival".
   std::string order = "due";
 
   // --- Failures

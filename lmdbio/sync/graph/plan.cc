@@ -155,11 +155,7 @@ class BucketMaker {
   uint64_t groups_left_ = 0;  // this segment included
 };
 
-bool MayCut(const Bucket& bucket) {
-  const Request& first = bucket.tensors.front();
-  return bucket.tensors.size() == 1 && first.operation == Operation::kAllReduce &&
-         first.memory == MemoryKind::kHost;
-}
+bool MayCut(const Bucket& bucket) { return bucket.tensors.size() == 1 && MayHalve(bucket); }
 
 std::vector<PlanStep> StepsOf(const std::vector<Bucket>& buckets, uint64_t slice_bytes) {
   std::vector<PlanStep> steps;
@@ -177,30 +173,50 @@ std::vector<PlanStep> StepsOf(const std::vector<Bucket>& buckets, uint64_t slice
   return steps;
 }
 
+using StepHalf = PlanStep::StepHalf;
+
+// Steps of one bucket and half, in their order.
+void CheckSlices(const Bucket& bucket, const std::vector<PlanStep>& steps) {
+  LMDBIO_CHECK(!steps.empty());
+  if (steps.size() == 1 && !steps[0].is_slice()) {
+    LMDBIO_CHECK(steps[0].begin == 0);
+    return;
+  }
+  LMDBIO_CHECK(MayCut(bucket));
+  const uint64_t element_count = bucket.tensors[0].element_count();
+  uint64_t end = 0;
+  for (const PlanStep& step : steps) {
+    LMDBIO_CHECK(step.is_slice() && step.begin == end && step.count <= element_count - end);
+    end += step.count;
+  }
+  LMDBIO_CHECK(end == element_count);
+}
+
 // Each element of each bucket is reduced once, and the first step of a bucket is the first in the
 // order: see PlanStep::begins_bucket.
 void CheckPartition(const std::vector<Bucket>& buckets, const std::vector<PlanStep>& steps) {
-  std::vector<uint64_t> ends(buckets.size());  // of the slices so far
-  std::vector<uint8_t> are_whole(buckets.size());
+  std::vector<std::vector<PlanStep>> reductions(buckets.size());
+  std::vector<std::vector<PlanStep>> gathers(buckets.size());
   for (const PlanStep& step : steps) {
     LMDBIO_CHECK(step.bucket < buckets.size());
-    uint64_t& end = ends[step.bucket];
-    LMDBIO_CHECK(are_whole[step.bucket] == 0 && step.begin == end);
-    if (step.is_slice()) {
-      const Bucket& bucket = buckets[step.bucket];
-      LMDBIO_CHECK(MayCut(bucket) && step.count <= bucket.tensors[0].element_count() - end);
-      end += step.count;
-    } else {
-      LMDBIO_CHECK(end == 0);
-      are_whole[step.bucket] = 1;
-    }
+    const bool is_gather = step.half == StepHalf::kGather;
+    LMDBIO_CHECK(is_gather || gathers[step.bucket].empty());
+    (is_gather ? gathers : reductions)[step.bucket].push_back(step);
   }
   for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    if (are_whole[bucket] != 0) continue;
-    LMDBIO_CHECK(ends[bucket] > 0 && ends[bucket] == buckets[bucket].tensors[0].element_count());
+    std::vector<PlanStep> reduced = reductions[bucket];
+    CheckSlices(buckets[bucket], reduced);
+    const StepHalf half = gathers[bucket].empty() ? StepHalf::kBoth : StepHalf::kReduce;
+    LMDBIO_CHECK(half == StepHalf::kBoth || MayHalve(buckets[bucket]));
+    for (PlanStep& step : reduced) {
+      LMDBIO_CHECK(step.half == half);
+      step.half = StepHalf::kGather;
+    }
+    LMDBIO_CHECK(half == StepHalf::kBoth || reduced == gathers[bucket]);
   }
 }
 
+// The halves follow from the other numbers: what comes twice is first reduced, and then gathered.
 uint64_t DigestOf(uint64_t epoch, const std::vector<Bucket>& buckets,
                   const std::vector<PlanStep>& steps) {
   std::vector<uint64_t> numbers = {epoch};
@@ -238,8 +254,14 @@ Plan Plan::FromSteps(std::vector<Bucket> buckets, std::vector<PlanStep> steps, u
 }
 
 bool Plan::Completes(const PlanStep& step) const {
+  if (step.half == StepHalf::kReduce) return false;
   return !step.is_slice() ||
          step.begin + step.count == buckets_[step.bucket].tensors[0].element_count();
+}
+
+bool MayHalve(const Bucket& bucket) {
+  const Request& first = bucket.tensors.front();
+  return first.operation == Operation::kAllReduce && first.memory == MemoryKind::kHost;
 }
 
 uint64_t SliceElementsOf(const Bucket& bucket, uint64_t slice_bytes) {

@@ -4,7 +4,7 @@
 // for a slice of its only tensor. Each rank fills the slots of a bucket when it submits their
 // tensors. It makes the first step of the bucket when all slots are filled and all steps before it
 // were made. So a plan needs no control messages, and every run sends the same messages with the
-// same bits.
+// same bits. A bucket may also be reduced in two halves, each with steps of its own.
 //
 // A plan is built from a graph (sync/graph/graph.h), or learned from iterations
 // (sync/graph/plan_learner.h), or its steps are given.
@@ -44,7 +44,7 @@ struct PlanOptions {
   GroupBy group_by = GroupBy::kBytes;
 
   // Of plans by time (sync/graph/timed_plan.h); the others are in the order of arrival.
-  enum class PlanOrder : uint8_t { kArrival, kDue, kBins };
+  enum class PlanOrder : uint8_t { kArrival, kDue, kBins, kSplit };
   PlanOrder order = PlanOrder::kArrival;
   uint64_t batch_bytes = 0;  // smaller tensors are batched up to this size; 0: the model decides
   uint64_t batch_bytes_max = FusionOptions().threshold_bytes;  // of a batch
@@ -56,12 +56,16 @@ struct Bucket {
 
 // A collective call of a plan: for all of a bucket, or for a slice of its only tensor.
 struct PlanStep {
+  // A reduction, or a half of one: Collectives::ReduceToParts, GatherParts.
+  enum class StepHalf : uint8_t { kBoth, kReduce, kGather };
+
   size_t bucket = 0;   // its number in the plan
   uint64_t begin = 0;  // the first element of the slice
   uint64_t count = 0;  // elements of the slice; 0: all of the bucket
+  StepHalf half = StepHalf::kBoth;
   bool is_slice() const { return count > 0; }
   // Slices are in ascending order, so a rank needs the tensors of a bucket from this step on.
-  bool begins_bucket() const { return begin == 0; }
+  bool begins_bucket() const { return begin == 0 && half != StepHalf::kGather; }
   friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 
@@ -70,6 +74,9 @@ struct PlanStep {
 // Returns: 0  the bucket is not cut: it is no kAllReduce of one tensor on the host, or the tensor
 //             is not larger than a slice, or slice_bytes is 0
 uint64_t SliceElementsOf(const Bucket& bucket, uint64_t slice_bytes);
+
+// Whether a bucket may be reduced in halves: it is a kAllReduce on the host.
+bool MayHalve(const Bucket& bucket);
 
 class Plan {
  public:
@@ -95,7 +102,8 @@ class Plan {
   //           the first one of its own
   // Requires: all names differ; each bucket has one step for all of it, or slices that partition
   //           the elements of its only tensor in ascending order; only a kAllReduce of a tensor on
-  //           the host has slices
+  //           the host has slices. Or it has such steps for each half, the same for both, and those
+  //           that gather come after all that reduce; only kAllReduce on the host has halves
   // Cost:     O(n + s) for n tensors and s steps
   static Plan FromSteps(std::vector<Bucket> buckets, std::vector<PlanStep> steps, uint64_t epoch);
 

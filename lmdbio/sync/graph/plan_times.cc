@@ -29,9 +29,7 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
     const uint32_t doublings = std::min(wrong_count_, kDoublingsMax);
     watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
   }
-  std::string text = plan.forecast
-                         ? fmt::format("plan {} by time: {}", epoch_, plan.forecast->Text())
-                         : fmt::format("plan {} is by arrival: {}", epoch_, plan.obstacle);
+  std::string text = fmt::format("plan {} {}", epoch_, plan.Text());
   const std::lock_guard lock(mutex_);
   text_ = std::move(text);
 }

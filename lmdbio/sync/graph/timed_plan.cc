@@ -1,6 +1,7 @@
 #include "lmdbio/sync/graph/timed_plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -117,16 +118,82 @@ std::vector<TransferUnit> UnitsOf(const Plan& plan, const std::vector<OrderedTen
   return UnitsOfBuckets(timed, buckets);
 }
 
-std::string ObstacleOf(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts) {
-  if (facts.times.empty()) return "the times of the iterations differ too much";
+std::string GroupObstacleOf(const std::vector<OrderedTensor>& tensors) {
   const bool has_group = std::any_of(tensors.begin(), tensors.end(), [](const OrderedTensor& one) {
     return !one.tensor.group.empty();
   });
-  if (has_group) return "a tensor group stays together where it is";
-  return "";
+  return has_group ? "a tensor group stays together where it is" : "";
+}
+
+std::string ObstacleOf(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts) {
+  if (facts.times.empty()) return "the times of the iterations differ too much";
+  return GroupObstacleOf(tensors);
+}
+
+// The program may submit a tensor only when it has another one, which is not gathered before all
+// others are reduced.
+std::string SplitObstacleOf(const std::vector<OrderedTensor>& tensors) {
+  for (const OrderedTensor& one : tensors) {
+    if (one.needs_up_to < 0) continue;
+    return fmt::format("tensor '{}' needs another one of its iteration", one.tensor.name);
+  }
+  return GroupObstacleOf(tensors);
+}
+
+// The time at which the program needs the first tensor of each bucket.
+std::vector<int64_t> DueTimesOf(const Plan& plan, const std::vector<OrderedTensor>& tensors,
+                                const std::vector<TensorTimes>& times) {
+  std::map<std::string, int64_t> due_ns;
+  for (size_t i = 0; i < times.size(); ++i) due_ns[tensors[i].tensor.name] = times[i].due_ns;
+  std::vector<int64_t> bucket_due_ns(plan.buckets().size(), 0);
+  for (size_t i = 0; i < bucket_due_ns.size() && !times.empty(); ++i) {
+    int64_t& earliest_ns = bucket_due_ns[i];
+    earliest_ns = std::numeric_limits<int64_t>::max();
+    for (const Request& tensor : plan.buckets()[i].tensors) {
+      earliest_ns = std::min(earliest_ns, due_ns.at(tensor.name));
+    }
+  }
+  return bucket_due_ns;
+}
+
+Plan InHalves(const Plan& by_arrival, const std::vector<int64_t>& due_ns, uint64_t epoch) {
+  using enum PlanStep::StepHalf;
+  std::vector<PlanStep> steps = by_arrival.steps();
+  std::vector<PlanStep> gathers;
+  for (PlanStep& step : steps) {
+    if (!MayHalve(by_arrival.buckets()[step.bucket])) continue;
+    step.half = kReduce;
+    gathers.push_back(step);
+    gathers.back().half = kGather;
+  }
+  // Of buckets that are needed at the same time, the last one that was reduced goes first.
+  std::ranges::sort(gathers, [&due_ns](const PlanStep& a, const PlanStep& b) {
+    if (a.bucket == b.bucket) return a.begin < b.begin;
+    if (due_ns[a.bucket] != due_ns[b.bucket]) return due_ns[a.bucket] < due_ns[b.bucket];
+    return a.bucket > b.bucket;
+  });
+  steps.insert(steps.end(), gathers.begin(), gathers.end());
+  return Plan::FromSteps(by_arrival.buckets(), std::move(steps), epoch);
+}
+
+TimedPlan MakeSplitPlan(const std::vector<OrderedTensor>& tensors, TimedPlan by_arrival,
+                        const std::vector<TensorTimes>& times) {
+  by_arrival.obstacle = SplitObstacleOf(tensors);
+  if (!by_arrival.obstacle.empty()) return by_arrival;
+  const Plan& plan = by_arrival.plan;
+  return {.plan = InHalves(plan, DueTimesOf(plan, tensors, times), plan.epoch()), .is_split = true};
 }
 
 }  // namespace
+
+std::string TimedPlan::Text() const {
+  if (forecast) return fmt::format("by time: {}", forecast->Text());
+  if (!is_split) return fmt::format("is by arrival: {}", obstacle);
+  const auto gather_count =
+      std::ranges::count(plan.steps(), PlanStep::StepHalf::kGather, &PlanStep::half);
+  return fmt::format("in halves: {} steps reduce, {} gather; nothing is predicted",
+                     plan.steps().size() - static_cast<size_t>(gather_count), gather_count);
+}
 
 std::string PlanForecast::Text() const {
   constexpr double kMillisecondNs = 1e6;
@@ -142,6 +209,9 @@ std::string PlanForecast::Text() const {
 TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts,
                         const PlanOptions& options, uint64_t epoch) {
   TimedPlan by_arrival{.plan = Plan::FromOrder(tensors, options, epoch)};
+  if (options.order == PlanOptions::PlanOrder::kSplit) {
+    return MakeSplitPlan(tensors, std::move(by_arrival), facts.times);
+  }
   by_arrival.obstacle = ObstacleOf(tensors, facts);
   if (!by_arrival.obstacle.empty()) return by_arrival;
   Result<TransferModel> model = TransferModel::FromSamples(facts.samples);

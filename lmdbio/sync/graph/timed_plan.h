@@ -41,10 +41,19 @@ struct TimedPlan {
   std::optional<PlanForecast> forecast = std::nullopt;  // none: the plan is not made by time
   std::optional<TransferModel> model = std::nullopt;    // of the forecast
   std::string obstacle = {};  // why not; "" if there is a forecast, or no wish for one
+  bool is_split = false;      // its buckets are reduced in halves; then nothing is forecast
+
+  // In words, without a full stop.
+  std::string Text() const;
 };
 
 // Makes a plan by options.order. Without times or a model, with tensor groups, and if the order of
 // arrival is predicted to be as good, it is Plan::FromOrder.
+//
+// kSplit has the buckets of Plan::FromOrder. First all of them are reduced, in the order of
+// arrival. Then those on the host are gathered, in the order in which the program needs them, or
+// the other way round if times are not known. It needs no times and no model, but no tensor may
+// need another one.
 // tensors   as Plan::FromOrder
 // Requires: as Plan::FromOrder
 TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts,

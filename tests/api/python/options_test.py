@@ -146,7 +146,8 @@ class SyncOptionsTest(unittest.TestCase):
         # A rank without MPI and without a GPU cannot have these, nor one whose coordinator is not
         # caramel.
         refused = {"mpi": lmdbio.UnsupportedError, "nccl": lmdbio.InvalidArgumentError,
-                   "bins": lmdbio.InvalidArgumentError}
+                   "bins": lmdbio.InvalidArgumentError,
+                   "split": lmdbio.InvalidArgumentError}
         for row in SYNC_ROWS:
             for choice in row.get("choices", ()):
                 given = {row["name"]: choice["name"]}

@@ -18,36 +18,37 @@ namespace {
 // Every call fails. With `goes_on` it may still write to its memory.
 class Failing : public Collectives {
  public:
-  using PlanStep = Result<CallOutcome>;
+  using CallResult = Result<CallOutcome>;
   bool goes_on = false;
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  PlanStep AllReduce(const CallTag&, const Values&, const Reduction&) override { return Gone(); }
-  PlanStep ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
-                         const Reduction&) override {
+  CallResult AllReduce(const CallTag&, const Values&, const Reduction&) override { return Gone(); }
+  CallResult ReduceScatter(const CallTag&, const Values&, std::byte*, std::span<const uint64_t>,
+                           const Reduction&) override {
     return Gone();
   }
-  PlanStep AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
+  CallResult AllGather(const CallTag&, Bytes, MutableBytes, std::span<const uint64_t>) override {
     return Gone();
   }
-  PlanStep Broadcast(const CallTag&, MutableBytes, int) override { return Gone(); }
-  PlanStep AllToAll(const CallTag&, Bytes, std::span<const uint64_t>, MutableBytes,
-                    std::span<const uint64_t>) override {
+  CallResult Broadcast(const CallTag&, MutableBytes, int) override { return Gone(); }
+  CallResult AllToAll(const CallTag&, Bytes, std::span<const uint64_t>, MutableBytes,
+                      std::span<const uint64_t>) override {
     return Gone();
   }
-  PlanStep Barrier(const CallTag&) override { return Gone(); }
+  CallResult Barrier(const CallTag&) override { return Gone(); }
   bool writes_after_failure() const override { return goes_on; }
   void Stop(const Error&) override {}
 
  private:
-  static PlanStep Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
+  static CallResult Gone() { return Fail(ErrorCode::kPeerFailed, "gone"); }
 };
 
 constexpr float kReduced = 7;
+constexpr float kHalfReduced = 3;
 
-// Records the reductions and values of its calls. The result of every reduction is kReduced. With
-// `declines` it writes nothing.
+// Records the reductions and values of its calls. The result of every reduction is kReduced, and
+// that of its first half kHalfReduced. With `declines` it writes nothing.
 class Recording final : public Failing {
  public:
   bool declines = false;
@@ -55,23 +56,34 @@ class Recording final : public Failing {
   std::vector<Reduction> reductions;
   std::vector<float> brought;  // to the last call
 
-  PlanStep AllReduce(const CallTag&, const Values& values, const Reduction& reduction) override {
+  CallResult AllReduce(const CallTag&, const Values& values, const Reduction& reduction) override {
     return Reduce(values, values.data, values.count, reduction);
   }
-  PlanStep ReduceScatter(const CallTag&, const Values& input, std::byte* output,
-                         std::span<const uint64_t> counts, const Reduction& reduction) override {
+  CallResult ReduceScatter(const CallTag&, const Values& input, std::byte* output,
+                           std::span<const uint64_t> counts, const Reduction& reduction) override {
     return Reduce(input, output, counts[0], reduction);
   }
 
+  CallResult ReduceToParts(const CallTag&, const Values& values,
+                           const Reduction& reduction) override {
+    return Reduce(values, values.data, values.count, reduction, kHalfReduced);
+  }
+  CallResult GatherParts(const CallTag&, const Values& values) override {
+    return Record(values, values.data, values.count, kReduced);
+  }
+
  private:
-  PlanStep Reduce(const Values& values, std::byte* output, size_t count,
-                  const Reduction& reduction) {
+  CallResult Reduce(const Values& values, std::byte* output, size_t count,
+                    const Reduction& reduction, float result = kReduced) {
     reductions.push_back(reduction);
+    return Record(values, output, count, result);
+  }
+  CallResult Record(const Values& values, std::byte* output, size_t count, float result) {
     brought.resize(values.count);
     std::memcpy(brought.data(), values.data, values.count * sizeof(float));
     if (declines) return CallOutcome::kDeclined;
     std::this_thread::sleep_for(delay);
-    const std::vector<float> reduced(count, kReduced);
+    const std::vector<float> reduced(count, result);
     std::memcpy(output, reduced.data(), count * sizeof(float));
     return CallOutcome::kDone;
   }
@@ -232,7 +244,7 @@ TEST_CASE("Executor reduces a slice in the memory of the output, and touches not
   Executor executor(collectives, witness, 1000, 0);
   Averaged averaged(Operation::kAllReduce, 1, is_in_place);
   const auto outcome =
-      executor.PerformSlice(averaged.response.tensors[0], {1, 2}, averaged.given[0], {.digest = 1});
+      executor.PerformStep(averaged.response, {0, 1, 2}, averaged.given, {.digest = 1});
   REQUIRE(outcome == CallOutcome::kDone);
   CHECK(collectives.reductions.at(0).scale == 1.0 / 3);
   CHECK(collectives.brought == std::vector<float>{4.5F, 5});
@@ -253,9 +265,56 @@ TEST_CASE("Executor restores the first slice if it is declined", "[sync][executo
   Averaged averaged(Operation::kAllReduce, 1, true);
   const std::vector<float> before = averaged.inputs;
   const auto outcome =
-      executor.PerformSlice(averaged.response.tensors[0], {0, 3}, averaged.given[0], {.digest = 1});
+      executor.PerformStep(averaged.response, {0, 0, 3}, averaged.given, {.digest = 1});
   REQUIRE(outcome == CallOutcome::kDeclined);
   CHECK(collectives.brought == std::vector<float>{4, 4.5F, 5});
+  CHECK(averaged.inputs == before);
+}
+
+// Another bucket is reduced between the halves, in the same fusion buffer.
+TEST_CASE("Executor brings the first half of a reduction to the second one",
+          "[sync][executor][steps]") {
+  using StepHalf = PlanStep::StepHalf;
+  const size_t tensor_count = GENERATE(1, 3);
+  const bool is_in_place = GENERATE(true, false);
+  Recording collectives;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, is_in_place);
+  const std::vector<float> before = averaged.inputs;
+  const auto& results = is_in_place ? averaged.inputs : averaged.outputs;
+  const auto first = executor.PerformStep(averaged.response, {.half = StepHalf::kReduce},
+                                          averaged.given, {.digest = 1});
+  REQUIRE(first == CallOutcome::kDone);
+  CheckBrought(collectives.brought, tensor_count);
+  CHECK(collectives.reductions.at(0).scale == 1.0 / 3);
+  CHECK(results == std::vector<float>(4 * tensor_count, kHalfReduced));
+  Averaged other(Operation::kAllReduce, 2, true);
+  REQUIRE(executor.Perform(other.response, other.given, {.digest = 2}));
+  const auto second = executor.PerformStep(averaged.response, {.half = StepHalf::kGather},
+                                           averaged.given, {.digest = 3});
+  REQUIRE(second == CallOutcome::kDone);
+  for (size_t i = 0; i < 4 * tensor_count; ++i) {
+    CHECK(collectives.brought.at(i / 4 * 16 + i % 4) == kHalfReduced);
+  }
+  CHECK(collectives.reductions.size() == 2);
+  CHECK(results == std::vector<float>(4 * tensor_count, kReduced));
+  if (!is_in_place) CHECK(averaged.inputs == before);
+  CHECK(executor.counters().collective_count == 3);
+}
+
+TEST_CASE("Executor restores the values if the first half is declined", "[sync][executor][steps]") {
+  const size_t tensor_count = GENERATE(1, 3);
+  Recording collectives;
+  collectives.declines = true;
+  SyncTracer witness(nullptr);
+  Executor executor(collectives, witness, 1000, 0);
+  Averaged averaged(Operation::kAllReduce, tensor_count, true);
+  const std::vector<float> before = averaged.inputs;
+  const auto outcome = executor.PerformStep(
+      averaged.response, {.half = PlanStep::StepHalf::kReduce}, averaged.given, {.digest = 1});
+  REQUIRE(outcome == CallOutcome::kDeclined);
+  CheckBrought(collectives.brought, tensor_count);
   CHECK(averaged.inputs == before);
 }
 
@@ -264,8 +323,8 @@ TEST_CASE("A rank that has joined brings zeros to a slice", "[sync][executor][st
   SyncTracer witness(nullptr);
   Executor executor(collectives, witness, 1000, 0);
   const Averaged averaged(Operation::kAllReduce, 1, true);
-  const auto outcome =
-      executor.PerformSlice(averaged.response.tensors[0], {1, 3}, nullptr, {.digest = 1});
+  const std::vector<Task*> nobody(1, nullptr);
+  const auto outcome = executor.PerformStep(averaged.response, {0, 1, 3}, nobody, {.digest = 1});
   REQUIRE(outcome == CallOutcome::kDone);
   CHECK(collectives.brought == std::vector<float>(3, 0.0F));
 }
@@ -317,11 +376,10 @@ TEST_CASE("Executor tells which slices no rank can be late for", "[sync][executo
   Executor executor(collectives, witness, 1000, 0);
   executor.set_plan_times(&times);
   Averaged averaged(Operation::kAllReduce, 1, true);
-  const Request& request = averaged.response.tensors[0];
   for (int64_t i = 0; i < 5; ++i) {
-    REQUIRE(executor.PerformSlice(request, {0, 1}, averaged.given[0], {.digest = 1}));
+    REQUIRE(executor.PerformStep(averaged.response, {0, 0, 1}, averaged.given, {.digest = 1}));
     if (has_later_slice) {
-      REQUIRE(executor.PerformSlice(request, {1, 3}, averaged.given[0], {.digest = 1}));
+      REQUIRE(executor.PerformStep(averaged.response, {0, 1, 3}, averaged.given, {.digest = 1}));
     }
     times.OnIterationEnd(i * 2000);
   }

@@ -1,8 +1,8 @@
 // Goal: a driver makes the slices of several tensors in the order of the plan, each once, and
 // completes the tensors that were begun before it leaves the plan.
 //
-// Method: a job of one rank whose collectives add 10 to each value of a call, so that the values of
-// a tensor tell how often each was reduced.
+// Method: a job of one rank whose collectives add 10 to each value of a call, or 4 and 6 in its
+// halves, so that the values of a tensor tell how often each was reduced.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -44,11 +44,23 @@ class AddingCollectives final : public ForwardedCollectives {
 
   Result<CallOutcome> AllReduce(const CallTag& tag, const Values& values,
                                 const Reduction&) override {
+    return Add(tag, values, 10);
+  }
+  Result<CallOutcome> ReduceToParts(const CallTag& tag, const Values& values,
+                                    const Reduction&) override {
+    return Add(tag, values, 4);
+  }
+  Result<CallOutcome> GatherParts(const CallTag& tag, const Values& values) override {
+    return Add(tag, values, 6);
+  }
+
+ private:
+  Result<CallOutcome> Add(const CallTag& tag, const Values& values, float added) {
     digests.push_back(tag.digest);
     counts.push_back(values.count);
     if (tag.is_declined || counts.size() - 1 == peer_declines) return CallOutcome::kDeclined;
     auto* const numbers = reinterpret_cast<float*>(values.data);
-    for (size_t i = 0; i < values.count; ++i) numbers[i] += 10;
+    for (size_t i = 0; i < values.count; ++i) numbers[i] += added;
     return CallOutcome::kDone;
   }
 };
@@ -68,6 +80,24 @@ Bucket BucketOf(const std::string& names, int64_t count) {
 Plan AlternatingPlan() {
   return Plan::FromSteps({BucketOf("a", 10), BucketOf("b", 1), BucketOf("c", 10)},
                          {{0, 0, 4}, {2, 0, 5}, {1, 0, 0}, {0, 4, 6}, {2, 5, 5}}, 1);
+}
+
+// Tensors a, in slices, and b are reduced in halves, c at once.
+//
+//   step     0        1        2    3    4    5        6
+//   slice    a[0..3]  a[4..9]  b    c    b    a[0..3]  a[4..9]
+//   half     reduce   reduce   red. both gat. gather   gather
+Plan PlanInHalves() {
+  using enum PlanStep::StepHalf;
+  return Plan::FromSteps({BucketOf("a", 10), BucketOf("b", 1), BucketOf("c", 1)},
+                         {{0, 0, 4, kReduce},
+                          {0, 4, 6, kReduce},
+                          {1, 0, 0, kReduce},
+                          {2, 0, 0, kBoth},
+                          {1, 0, 0, kGather},
+                          {0, 0, 4, kGather},
+                          {0, 4, 6, kGather}},
+                         1);
 }
 
 struct SliceDriverSetup {
@@ -166,6 +196,68 @@ TEST_CASE("A tensor is agreed on once, and each of its slices is recorded",
     CHECK(count_of("begun", "'" + name + "'") == (name == "b" ? 1 : 2));
     CHECK(count_of("done", "'" + name + "'") == 1);
   }
+}
+
+TEST_CASE("A tensor is done when it is gathered", "[sync][plan_driver][steps]") {
+  SliceDriverSetup setup;
+  setup.driver.Follow(PlanInHalves(), {});
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    const TaskPtr a = setup.Submit("a", 10);
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    REQUIRE(setup.Step() == PlanStepOutcome::kIdle);
+    const TaskPtr b = setup.Submit("b", 1);
+    const TaskPtr c = setup.Submit("c", 1);
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    CHECK_FALSE(b->is_done.load());
+    CHECK(c->is_done.load());
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    CHECK(b->is_done.load());
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    CHECK_FALSE(a->is_done.load());
+    REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+    CHECK(a->is_done.load());
+    const size_t before = 3 * static_cast<size_t>(iteration);
+    CHECK(setup.Holds(before, Tens(10, 0)));
+    CHECK(setup.Holds(before + 1, Tens(1, 0)));
+    CHECK(setup.Holds(before + 2, Tens(1, 0)));
+  }
+  CHECK(setup.parts.counters.current().cycle_count == 6);
+}
+
+TEST_CASE("Parts are gathered after the plan was abandoned", "[sync][plan_driver][steps]") {
+  SliceDriverSetup setup;
+  setup.driver.Follow(PlanInHalves(), {});
+  const TaskPtr a = setup.Submit("a", 10);
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+  const TaskPtr b = setup.Submit("b", 1);
+  setup.Submit("x", 1);
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);  // a is begun
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);  // declined at b
+  REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+  CHECK_FALSE(a->is_done.load());
+  REQUIRE(setup.Step() == PlanStepOutcome::kAbandoned);
+  CHECK(a->is_done.load());
+  CHECK_FALSE(b->is_done.load());
+  const AbandonedPlan abandoned = setup.driver.TakeAbandoned();
+  CHECK(NamesOf(abandoned.unsent) == Names{"x", "b"});
+  CHECK(NamesOf(abandoned.done) == Names{"a"});
+  CHECK(setup.Holds(0, Tens(10, 0)));
+  CHECK(setup.Holds(1, Tens(0, 1)));
+}
+
+TEST_CASE("A rank cannot decline to gather", "[sync][plan_driver][steps]") {
+  SliceDriverSetup setup;
+  setup.driver.Follow(PlanInHalves(), {});
+  setup.Submit("a", 10);
+  setup.Submit("b", 1);
+  setup.Submit("c", 1);
+  setup.calls().peer_declines = 5;
+  for (int step = 0; step < 5; ++step) REQUIRE(setup.Step() == PlanStepOutcome::kMade);
+  const auto outcome = setup.driver.Step(Clock::now());
+  REQUIRE_FALSE(outcome);
+  CHECK(outcome.error().message() == "tensor 'a': the ranks made different steps");
 }
 
 TEST_CASE("A rank that leaves the plan first makes the slices up to the next bucket",

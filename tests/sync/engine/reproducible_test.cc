@@ -248,6 +248,10 @@ TEST_CASE("Options whose sums are not reproducible are refused by name", "[creat
   CHECK(words_of([](SyncOptions& options) {
           options.host_roots = 2;
         }).starts_with("reproducible: not with several host_roots: "));
+  CHECK(words_of([](SyncOptions& options) {
+          options.coordinator = "caramel";
+          options.order = "split";
+        }).starts_with("reproducible: not with order 'split': "));
   for (const std::string library : {"nccl", "mpi"}) {
     CHECK(words_of([&](SyncOptions& options) {
             options.device_collective = library;

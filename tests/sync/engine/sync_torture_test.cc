@@ -156,6 +156,8 @@ TortureProgram MakeProgram(unsigned seed) {
   constexpr uint64_t kSlices[] = {0, 1000, 20'000};
   if (options.follows_plans()) options.slice_bytes = kSlices[seed / 2 % 3];
   if (options.coordinator == "caramel" && options.num_groups > 0) options.order = "arrival";
+  const bool may_split = options.coordinator == "caramel" && options.num_groups == 0;
+  if (may_split && seed / 6 % 2 == 0) options.order = "split";
   options.silence_limit = 60s;  // all ranks share two cores with a sanitizer
   std::vector<TortureTensor> model = MakeModel(random, program.rank_count);
   const int iteration_count = 4 + static_cast<int>(random() % 12);

@@ -204,6 +204,19 @@ TEST_CASE("A plan by arrival needs no times", "[timed_plans]") {
   CHECK(words.find("by time") == std::string::npos);
 }
 
+TEST_CASE("Ranks reduce in halves, on one host and on several", "[timed_plans][split]") {
+  SyncJob job;
+  job.ranks = GENERATE(ranks::ThreadRanks{1, 1}, ranks::ThreadRanks{3, 3}, ranks::ThreadRanks{2, 1},
+                       ranks::ThreadRanks{4, 2});
+  job.options.order = "split";
+  job.options.bucket_bytes = GENERATE(uint64_t{0}, 2 * kLayerCount * sizeof(float));
+  CAPTURE(job.ranks.rank_count, job.options.bucket_bytes);
+  const std::string words = WordsOfOnePlan(job, true);
+  CHECK(job.wrong.lines() == std::vector<std::string>());
+  INFO(words);
+  CHECK(words.find("plan 1 in halves: ") != std::string::npos);
+}
+
 TEST_CASE("A rank alone has no transfers, and says so", "[timed_plans]") {
   SyncJob job;
   job.ranks.rank_count = 1;
@@ -271,14 +284,16 @@ TEST_CASE("A network that becomes slower or faster brings a new plan", "[timed_p
   CHECK(is_found);
 }
 
-TEST_CASE("Orders by time belong to the coordinator caramel, and groups do not",
+TEST_CASE("Orders of plans belong to the coordinator caramel, and groups do not",
           "[sync][create][timed_plans]") {
   SyncOptions options;
-  options.order = "bins";
+  options.order = GENERATE("bins", "split");
   const Status topo = options.Check();
   REQUIRE_FALSE(topo);
   CHECK(topo.error().message() ==
-        "order: 'bins': only coordinator 'caramel' orders by time, and the coordinator is 'topo'");
+        fmt::format("order: '{}': only coordinator 'caramel' orders a plan, and the coordinator is "
+                    "'topo'",
+                    options.order));
   options.coordinator = "caramel";
   CHECK(options.Check());
   options.num_groups = 5;

@@ -146,7 +146,56 @@ TEST_CASE("Steps that do not reduce each element once are refused", "[control][p
   CHECK(IsRefused([&] { Plan::FromSteps({BucketOf(TensorOf("a", 0))}, {{0, 0, 1}}, 1); }));
 }
 
+TEST_CASE("Halves that do not reduce each element once are refused", "[control][plan][steps]") {
+  using enum PlanStep::StepHalf;
+  const std::vector<Bucket> buckets = {BucketOf(TensorOf("a", 10)),
+                                       {.tensors = {TensorOf("b", 4), TensorOf("c", 4)}}};
+  const PlanStep a = {0, 0, 0, kReduce}, a_gather = {0, 0, 0, kGather};
+  const PlanStep a_first = {0, 0, 4, kReduce}, a_rest = {0, 4, 6, kReduce};
+  const PlanStep a_first_gather = {0, 0, 4, kGather}, a_rest_gather = {0, 4, 6, kGather};
+  const PlanStep b = {1, 0, 0, kReduce}, b_gather = {1, 0, 0, kGather}, b_both = {1, 0, 0, kBoth};
+  const auto refuses = [&](const std::vector<PlanStep>& steps) {
+    return IsRefused([&] { Plan::FromSteps(buckets, steps, 1); });
+  };
+  CHECK_FALSE(refuses({a, b, a_gather, b_gather}));
+  CHECK_FALSE(refuses({a, b, b_gather, a_gather}));
+  CHECK_FALSE(refuses({a_first, b_both, a_rest, a_first_gather, a_rest_gather}));
+  CHECK(refuses({a, b_both}));                                               // never gathered
+  CHECK(refuses({a_gather, b_both}));                                        // never reduced
+  CHECK(refuses({a_gather, a, b_both}));                                     // in the wrong order
+  CHECK(refuses({a, a_gather, a_gather, b_both}));                           // twice
+  CHECK(refuses({a, b, a_gather, b_both, b_gather}));                        //
+  CHECK(refuses({b_both, {0, 0, 0, kBoth}, a_gather}));                      //
+  CHECK(refuses({a, a_first_gather, a_rest_gather, b_both}));                // cut in another way
+  CHECK(refuses({a_first, a_rest, a_gather, b_both}));                       //
+  CHECK(refuses({a_first, a_rest, a_first_gather, b_both}));                 // in part
+  CHECK(refuses({a_first, a_first_gather, a_rest, a_rest_gather, b_both}));  // before the rest
+  CHECK(refuses({a_first, {0, 4, 6, kBoth}, a_first_gather, a_rest_gather, b_both}));
+  for (const bool is_on_device : {true, false}) {
+    Request other = TensorOf("a", 10);
+    if (is_on_device) other.memory = MemoryKind::kDevice;
+    if (!is_on_device) other.operation = Operation::kBroadcast;
+    CHECK(IsRefused([&] { Plan::FromSteps({BucketOf(other)}, {a, a_gather}, 1); }));
+  }
+}
+
+TEST_CASE("A bucket in halves begins with its first half, and ends with the second one",
+          "[control][plan][steps]") {
+  using enum PlanStep::StepHalf;
+  const Plan plan = Plan::FromSteps(
+      {BucketOf(TensorOf("a", 10))},
+      {{0, 0, 4, kReduce}, {0, 4, 6, kReduce}, {0, 0, 4, kGather}, {0, 4, 6, kGather}}, 1);
+  std::vector<bool> begins, completes;
+  for (const PlanStep& step : plan.steps()) {
+    begins.push_back(step.begins_bucket());
+    completes.push_back(plan.Completes(step));
+  }
+  CHECK(begins == std::vector<bool>{true, false, false, false});
+  CHECK(completes == std::vector<bool>{false, false, false, true});
+}
+
 TEST_CASE("Plans of other steps have other digests", "[control][plan][steps]") {
+  using enum PlanStep::StepHalf;
   const std::vector<Bucket> buckets = {BucketOf(TensorOf("a", 10)), BucketOf(TensorOf("b", 10))};
   const std::vector<std::vector<PlanStep>> cuts = {
       {{0, 0, 0}, {1, 0, 0}},
@@ -155,6 +204,9 @@ TEST_CASE("Plans of other steps have other digests", "[control][plan][steps]") {
       {{0, 0, 5}, {0, 5, 5}, {1, 0, 0}},
       {{0, 0, 4}, {0, 4, 6}, {1, 0, 0}},
       {{0, 0, 5}, {1, 0, 0}, {0, 5, 5}},
+      {{0, 0, 0, kReduce}, {1, 0, 0}, {0, 0, 0, kGather}},
+      {{0, 0, 0, kReduce}, {0, 0, 0, kGather}, {1, 0, 0}},
+      {{0, 0, 0}, {1, 0, 0, kReduce}, {1, 0, 0, kGather}},
   };
   std::set<uint64_t> digests;
   for (const auto& steps : cuts) {

@@ -1,11 +1,11 @@
-// Goal: ranks that follow a plan of slices reduce each element of each tensor once in each
-// iteration, wherever they abandon the plan or join, and do not deadlock.
+// Goal: ranks that follow a plan of slices and halves reduce each element of each tensor once in
+// each iteration, wherever they abandon the plan or join, and do not deadlock.
 //
 // Method: all ranks in one thread, in random order. Each has a random program that waits where the
 // plan permits it. A step is made when all ranks are in it; after an abandoned plan tensors are
 // reduced whole, as in rounds, until the plan returns at the end of an iteration. Oracle: rank r
-// brings the value 2^r, and each reduction adds kReduced. So the result of an element tells how
-// often it was reduced, and with which ranks.
+// brings the value 2^r, and each reduction adds kReduced, or its second half does. So the result of
+// an element tells how often it was reduced, and with which ranks.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -45,6 +45,14 @@ struct WalkCase {
   }
 };
 
+// steps  of a bucket, in descending order
+void Halve(std::vector<PlanStep>& steps) {
+  std::vector<PlanStep> reductions = steps;
+  for (PlanStep& step : steps) step.half = PlanStep::StepHalf::kGather;
+  for (PlanStep& step : reductions) step.half = PlanStep::StepHalf::kReduce;
+  steps.insert(steps.end(), reductions.begin(), reductions.end());
+}
+
 WalkCase MakeCase(Random& random) {
   WalkCase made;
   std::vector<Bucket> buckets(random.Between(1, 5));
@@ -58,15 +66,14 @@ WalkCase MakeCase(Random& random) {
       buckets[bucket].tensors.push_back(made.tensors.back());
     }
     const uint64_t count = made.tensors.back().element_count();
-    if (tensor_count > 1 || count == 0 || random.Below(3) == 0) {
-      left[bucket] = {{.bucket = bucket}};
-      continue;
-    }
-    for (uint64_t end = count; end > 0;) {
+    const bool is_whole = tensor_count > 1 || count == 0 || random.Below(3) == 0;
+    if (is_whole) left[bucket] = {{.bucket = bucket}};
+    for (uint64_t end = count; end > 0 && !is_whole;) {
       const uint64_t slice = random.Between(1, end);
       end -= slice;
       left[bucket].push_back({bucket, end, slice});
     }
+    if (random.Below(3) == 0) Halve(left[bucket]);
   }
   std::vector<PlanStep> steps;
   made.first_step.assign(buckets.size(), kNever);
@@ -257,7 +264,7 @@ class WalkingRanks {
       if (is_here && !is_begun) ++pending;
     }
     if (rank.walk->next_step() != next_step_) Report("which is next");
-    if (rank.walk->is_at_begin() != (next.begin == 0)) Report("at a begin or not");
+    if (rank.walk->is_at_begin() != next.begins_bucket()) Report("at a begin or not");
     if (rank.walk->missing_count() != missing) Report("what is missing");
     if ((rank.walk->ReadyStep() != nullptr) != (missing == 0)) Report("ready or not");
     if (rank.walk->has_pending() != (pending > 0)) Report("whether something is pending");
@@ -286,7 +293,7 @@ class WalkingRanks {
     const bool is_whole = step.count == 0;
     for (size_t t = 0; t < given_.extra(); ++t) {
       if (given_.bucket_of[t] != step.bucket) continue;
-      Reduce(t, step.begin, is_whole ? given_.tensors[t].element_count() : step.count);
+      Reduce(t, step.begin, is_whole ? given_.tensors[t].element_count() : step.count, step.half);
       if (problem_.empty() && given_.plan.Completes(step)) Finish(t);
     }
     is_open_[step.bucket] = given_.plan.Completes(step) ? 0 : 1;
@@ -299,18 +306,18 @@ class WalkingRanks {
   }
 
   void Abandon() {
-    if (given_.plan.steps()[next_step_].begin != 0) return Report("declined amid a bucket");
+    if (!given_.plan.steps()[next_step_].begins_bucket()) return Report("declined amid a bucket");
     ++abandoned_count_;
     std::vector<size_t> begun;
     for (size_t i = 0; i < next_step_; ++i) {
       const PlanStep& step = given_.plan.steps()[i];
-      if (step.begin == 0) begun.push_back(step.bucket);
+      if (step.begins_bucket()) begun.push_back(step.bucket);
     }
     for (WalkingRank& rank : ranks_) {
       std::vector<Request> expected;
       for (size_t i = 0; i < given_.plan.steps().size(); ++i) {
         const PlanStep& step = given_.plan.steps()[(next_step_ + i) % given_.plan.steps().size()];
-        if (step.begin != 0 || is_open_[step.bucket] != 0) continue;
+        if (!step.begins_bucket() || is_open_[step.bucket] != 0) continue;
         for (const Request& tensor : given_.plan.buckets()[step.bucket].tensors) {
           const size_t t = IndexOf(tensor);
           if (rank.submitted[t] > done_[t]) expected.push_back(tensor);
@@ -353,20 +360,26 @@ class WalkingRanks {
     }
     if (ready.empty()) return;
     const size_t tensor = ready[random_.Below(ready.size())];
-    Reduce(tensor, 0, given_.tensors[tensor].element_count());
+    Reduce(tensor, 0, given_.tensors[tensor].element_count(), PlanStep::StepHalf::kBoth);
     Finish(tensor);
     for (WalkingRank& rank : ranks_) rank.requested.erase(tensor);
   }
 
   // --- Values
 
-  void Reduce(size_t tensor, uint64_t begin, uint64_t count) {
+  // The first half adds the values, and the second one the mark.
+  void Reduce(size_t tensor, uint64_t begin, uint64_t count, PlanStep::StepHalf half) {
+    using enum PlanStep::StepHalf;
     for (uint64_t i = begin; i < begin + count; ++i) {
-      uint64_t sum = kReduced;
+      uint64_t sum = half == kReduce ? 0 : kReduced;
       for (WalkingRank& rank : ranks_) {
         if (rank.has_joined) continue;
         if (rank.submitted[tensor] != done_[tensor] + 1) return Report("a rank lacks the tensor");
-        sum += rank.values[tensor][i];
+        if (half == kGather) {
+          sum = kReduced + rank.values[tensor][i];
+        } else {
+          sum += rank.values[tensor][i];
+        }
       }
       for (WalkingRank& rank : ranks_) {
         if (!rank.has_joined) rank.values[tensor][i] = sum;

@@ -148,6 +148,82 @@ TEST_CASE("The windows of the paper are another order of the same tensors", "[ti
   CHECK(bins.forecast->iteration_ns >= due.forecast->iteration_ns);
 }
 
+PlanOptions InHalves() {
+  PlanOptions options;
+  options.fusion.threshold_bytes = 1 << 20;
+  options.order = PlanOptions::PlanOrder::kSplit;
+  return options;
+}
+
+// The tensors of the steps of one half, with the first element of each slice.
+std::string NamesOfHalf(const Plan& plan, PlanStep::StepHalf half) {
+  std::string names;
+  for (const PlanStep& step : plan.steps()) {
+    if (step.half != half) continue;
+    const std::string& name = plan.buckets()[step.bucket].tensors.front().name;
+    names += step.is_slice() ? fmt::format("{}:{} ", name, step.begin) : name + " ";
+  }
+  return names;
+}
+
+TEST_CASE("A plan in halves reduces by arrival, and gathers what is needed first",
+          "[timed_plan][split]") {
+  using enum PlanStep::StepHalf;
+  Training training = TrainingOf(3 << 20, 1 << 20);
+  training.facts.samples.clear();  // it needs no model
+  const TimedPlan made = MakeTimedPlan(training.tensors, training.facts, InHalves(), 5);
+  CHECK(made.plan.epoch() == 5);
+  CHECK(made.obstacle.empty());
+  CHECK_FALSE(made.forecast);
+  CHECK(made.Text() == "in halves: 8 steps reduce, 8 gather; nothing is predicted");
+  CHECK(NamesOfHalf(made.plan, kReduce) == "7 6 5 4 3 2 1 0 ");
+  CHECK(NamesOfHalf(made.plan, kGather) == "0 1 2 3 4 5 6 7 ");
+  CHECK(made.plan.steps()[7].half == kReduce);  // all of them are reduced first
+  std::swap(training.facts.times[2].due_ns, training.facts.times[5].due_ns);
+  const TimedPlan other = MakeTimedPlan(training.tensors, training.facts, InHalves(), 5);
+  CHECK(NamesOfHalf(other.plan, kReduce) == "7 6 5 4 3 2 1 0 ");
+  CHECK(NamesOfHalf(other.plan, kGather) == "0 1 5 3 4 2 6 7 ");
+}
+
+TEST_CASE("Without times a plan in halves gathers first what was reduced last",
+          "[timed_plan][split]") {
+  using enum PlanStep::StepHalf;
+  Training training = TrainingOf(3 << 20, 1 << 20);
+  training.tensors.resize(2);
+  training.facts.times.clear();
+  PlanOptions options = InHalves();
+  options.slice_bytes = 2 << 20;
+  const TimedPlan made = MakeTimedPlan(training.tensors, training.facts, options, 1);
+  CHECK(made.is_split);
+  CHECK(NamesOfHalf(made.plan, kReduce) == "7:0 7:524288 6:0 6:524288 ");
+  CHECK(NamesOfHalf(made.plan, kGather) == "6:0 6:524288 7:0 7:524288 ");
+}
+
+TEST_CASE("What is no reduction on the host is no half", "[timed_plan][split]") {
+  using enum PlanStep::StepHalf;
+  Training training = TrainingOf(3 << 20, 1 << 20);
+  training.tensors[1].tensor.operation = Operation::kBroadcast;
+  training.tensors[2].tensor.memory = MemoryKind::kDevice;
+  const TimedPlan made = MakeTimedPlan(training.tensors, training.facts, InHalves(), 1);
+  CHECK(NamesOfHalf(made.plan, kBoth) == "6 5 ");
+  CHECK(NamesOfHalf(made.plan, kReduce) == "7 4 3 2 1 0 ");
+}
+
+// It would not end: b is submitted when a is done, and a is gathered when b is reduced.
+TEST_CASE("A tensor that needs another one, and a tensor group, permit no halves",
+          "[timed_plan][split]") {
+  const Training training = TrainingOf(3 << 20, 1 << 20);
+  Training needing = training;
+  needing.tensors[3].needs_up_to = 0;
+  Training grouped = training;
+  grouped.tensors[1].tensor.group = "a group";
+  const TimedPlan first = MakeTimedPlan(needing.tensors, needing.facts, InHalves(), 1);
+  CHECK(first.Text() == "is by arrival: tensor '4' needs another one of its iteration");
+  CHECK(first.plan.digest() == Plan::FromOrder(needing.tensors, InHalves(), 1).digest());
+  const TimedPlan second = MakeTimedPlan(grouped.tensors, grouped.facts, InHalves(), 1);
+  CHECK(second.Text() == "is by arrival: a tensor group stays together where it is");
+}
+
 // Types, kinds and operations of all sorts, any times: a plan holds each tensor once, with all of
 // its elements, and behind those that it needs.
 TEST_CASE("Random iterations become legal plans, the same on every rank", "[timed_plan]") {
@@ -167,6 +243,7 @@ TEST_CASE("Random iterations become legal plans, the same on every rank", "[time
                      {1 << 20, 2000 + static_cast<int64_t>(random.Below(10'000'000))}};
     PlanOptions options = ByDue();
     if (random.Below(3) == 0) options.order = PlanOptions::PlanOrder::kBins;
+    if (random.Below(4) == 0) options.order = PlanOptions::PlanOrder::kSplit;
     if (random.Below(2) == 0) options.batch_bytes = 64 * (1 + random.Below(100));
     if (random.Below(2) == 0) options.slice_bytes = 64 * (1 + random.Below(50));
     const TimedPlan made = MakeTimedPlan(*order, facts, options, seed);

@@ -316,7 +316,8 @@ class Synchronizer:
                              sizes of buckets and slices: between hosts, only algorithms whose sum
                              of a value depends neither on its place nor on a trial. Refused with
                              collective = ring or mpi, device_collective = nccl or mpi, several
-                             host_roots, and collectives of the program that do not promise it.
+                             host_roots, order = split, and collectives of the program that do not
+                             promise it.
 
         Plans:
         num_groups           The number of tensor groups of an iteration: buckets of a plan, or
@@ -340,7 +341,9 @@ class Synchronizer:
         order                The order of a plan with coordinator = caramel. "due": What the program
                              needs first travels first. "bins": The windows of Caramel: large
                              tensors beside the backward pass, the others beside the forward pass.
-                             "arrival": As topo.
+                             "split": As topo, but each bucket is reduced in two halves: each rank
+                             gets a part of the sums in the backward pass, and the parts are
+                             gathered in the forward pass. "arrival": As topo.
 
         Failures:
         stall_report_ms      The time after which a tensor that some rank has not submitted is
