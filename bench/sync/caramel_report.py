@@ -82,6 +82,12 @@ class Figures:
         pairs = [overlap_of(times[one], self.computing[one], self.alone[one])
                  for one in times.keys() & self.bound.keys()]
         row["alpha"], row["utilisation"] = (statistics.median(values) for values in zip(*pairs))
+        own = medians_of(self.told, variant, "alone")
+        shared = times.keys() & self.computing.keys() & own.keys()
+        if shared:
+            row["alone_ms"] = statistics.median(own.values())
+            row["alpha_own"] = statistics.median(
+                overlap_of(times[one], self.computing[one], own[one])[0] for one in shared)
         return row
 
     def rows(self):
@@ -114,11 +120,13 @@ def pair_text(row, *names):
 def variant_cells(row):
     if "ms" not in row:
         why = "absent" if "absent" in row else f"failed: {row['error']}"
-        return [row["variant"], why] + ["-"] * 10
+        return [row["variant"], why] + ["-"] * 12
     return [row["variant"], f"{row['ms']:.1f} ({row['ms_min']:.1f} to {row['ms_max']:.1f})",
             ratio_of(row, "x_topo"), ratio_of(row, "x_bound"), share_text(row, "x_least", 1, 3),
             pair_text(row, "prediction_error", "prediction_error_furthest"),
-            pair_text(row, "transfer_error", "transfer_error_max"), share_text(row, "alpha", 1, 2),
+            pair_text(row, "transfer_error", "transfer_error_max"),
+            share_text(row, "alone_ms", 1, 1), share_text(row, "alpha_own", 1, 2),
+            share_text(row, "alpha", 1, 2),
             share_text(row, "utilisation", 100, 0), share_text(row, "helper_share", 100, 0),
             share_text(row, "collectives", 1, 1), f"{row['clean_runs']}/{row['runs']}"]
 
@@ -143,7 +151,8 @@ def group_lines(group, figures):
             for row in one.rows()]
     return lines + table(["rho", "variant", "ms: median (least to most)", f"/ {BASELINE} (95 %)",
                           "/ bound (95 %)", "/ least", "prediction error, %: p50, furthest",
-                          "transfer error, %: p50, max", "alpha", "U, %",
+                          "transfer error, %: p50, max", "alone, ms", "alpha of that", "alpha",
+                          "U, %",
                           "helper, % of a core", "calls", "clean runs"], rows)
 
 

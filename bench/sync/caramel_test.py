@@ -138,6 +138,17 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(row["x_bound_interval"])
         self.assertAlmostEqual(row["alpha"], (1.5 - 1.01) / 0.5)
 
+    def test_a_variant_measured_alone_has_an_overlap_of_its_own(self):
+        told = made_up_cell(2, 6, 7 / 3, 2.1)
+        self.assertNotIn("alone_ms", Figures(told).row_of(WINDOW))
+        told["networks"][0]["runs"] += [
+            made_up_run(WINDOW, "alone", run["repetition"], 1.5 * run["iteration_ms"][0])
+            for run in told["networks"][0]["runs"] if run["variant"] == COMPUTING]
+        row = Figures(told).row_of(WINDOW)
+        self.assertAlmostEqual(row["alone_ms"], 1.5 * 102.5)
+        self.assertAlmostEqual(row["alpha_own"], 1 + 1.5 - 2.1)
+        self.assertAlmostEqual(row["alpha"], 0.9)
+
     def test_ratios_pair_the_runs_of_a_repetition(self):
         told = made_up_cell(1, 3, 1.5, 1.5)
         slow = [run for run in told["networks"][0]["runs"] if run["repetition"] == 2]
@@ -154,13 +165,14 @@ class ReportTest(unittest.TestCase):
         self.assertIn("## vgg16, 4 hosts, MPI waits: yield", lines)
         self.assertIn("| 2 | 250.0 | 1.010 | 2.000 | 205.0 | 102.5 |", lines)
         self.assertIn(f"| 2 | {WINDOW} | 215.2 (210.0 to 220.5) | 0.900 (0.900 to 0.900) | 1.050 "
-                      "(1.050 to 1.050) | 1.032 | -1.2, -4.6 | 5.0, 25.0 | 0.90 | 48 | 4 | 7.5 | "
-                      "5/6 |", lines)
-        nothing = " | -" * 10
+                      "(1.050 to 1.050) | 1.032 | -1.2, -4.6 | 5.0, 25.0 | - | - | 0.90 | 48 | 4 | "
+                      "7.5 | 5/6 |", lines)
+        nothing = " | -" * 12
         self.assertIn(f"| 2 | lmdbio:other | absent{nothing} |", lines)
         self.assertIn(f"| 2 | gloo | failed: no network{nothing} |", lines)
         self.assertIn(f"| 2 | {BASELINE} | 239.2 (233.3 to 245.0) | 1.000 (1.000 to 1.000) | 1.167 "
-                      "(1.167 to 1.167) | - | - | - | 0.67 | 43 | 4 | 7.5 | 5/6 |", lines)
+                      "(1.167 to 1.167) | - | - | - | 205.0 | 0.67 | 0.67 | 43 | 4 | 7.5 | 5/6 |",
+                      lines)
         self.assertIn("`lmdbio:other` is absent: coordinator 'other' is unknown.", lines)
         self.assertIn(f"| vgg16, 4 hosts, MPI waits: yield | {WINDOW} | 1.000 (1.000 to 1.000) | "
                       "0.900 (0.900 to 0.900) |", lines)

@@ -115,7 +115,8 @@ def cell_words(options, rest, network):
     """What a cell asks of sync_bench, but for the computing."""
     return [str(word) for word in (
         "--network", network, "--scale", f"{scale_of(options, network):.6g}",
-        "--variants", ",".join(options.variants), "--baseline", BASELINE, "--alone-of", BASELINE,
+        "--variants", ",".join(options.variants), "--baseline", BASELINE,
+        *([] if options.costs else ["--alone-of", BASELINE]),
         "--kinds", "train,alone", "--skip-unknown", "--repetitions", options.repetitions,
         "--warmup", options.warmup, "--iterations", options.iterations,
         "--run-seconds", options.run_seconds, *([] if options.processor else ["--accelerator"]),
@@ -242,10 +243,12 @@ def modelled_seconds(options, cell):
     alone_s = cell.rho * computing_s
     train_s = computing_s / 3 + max(2 * computing_s / 3, alone_s)
     iterations = options.warmup + options.iterations
-    runs_s = (computing_s + alone_s + (len(options.variants) - 1) * train_s) * iterations
+    alone_count = len(options.variants) - 1 if options.costs else 1
+    runs_s = (computing_s + alone_count * alone_s
+              + (len(options.variants) - 1) * train_s) * iterations
     rates_s = 2 * (JOB_SECONDS + alone_s * iterations)
     return (rates_s + JOB_SECONDS
-            + options.repetitions * (runs_s + RUN_SECONDS * (1 + len(options.variants))))
+            + options.repetitions * (runs_s + RUN_SECONDS * (alone_count + len(options.variants))))
 
 
 def minutes_left(options, missing, found):
@@ -339,6 +342,8 @@ def parse_options():
                         help="each network is scaled so that its gradients have so many MB")
     parser.add_argument("--processor", action="store_true",
                         help="cores of this machine compute, and no accelerator")
+    parser.add_argument("--costs", action="store_true",
+                        help="measure the communication of each variant alone, too")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=6,
                         help="iterations before the measured ones; plans are made in them")

@@ -38,6 +38,7 @@ struct VariantChoice {
   std::optional<uint32_t> gs_cycles;                    // the same
   // Of the collectives made here. A Synchronizer refuses the option with given ones.
   uint32_t host_roots = 1;
+  uint32_t chunk_depth = 0;  // 0: by the trial
   bool is_transport_mpi = false;
   bool blocks_in_mpi = false;  // MPI's blocking collectives, as the systems of the papers have
 };
@@ -84,6 +85,8 @@ constexpr NumberAddition kNumberAdditions[] = {
      }},
     {"roots", 1,
      [](VariantChoice& choice, uint64_t n) { choice.host_roots = static_cast<uint32_t>(n); }},
+    {"depth", 1,
+     [](VariantChoice& choice, uint64_t n) { choice.chunk_depth = static_cast<uint32_t>(n); }},
     {"cycle", 1,
      [](VariantChoice& choice, uint64_t n) { choice.cycle_time = std::chrono::microseconds(n); }},
     {"gs", 1,
@@ -117,7 +120,8 @@ Status AddTo(VariantChoice& choice, std::string_view name, const std::string& ad
         fmt::format("{}: '+{}' is unknown; expected +scp, +trace, +place, +window, "
                     "+bucket=BYTES, +last=BYTES or +slice=BYTES, with K or M behind the "
                     "bytes or without, +order=ORDER, +groups=COUNT, +by=bytes or "
-                    "+by=tensors, +arity=HOSTS, +roots=RANKS, +cycle=MICROSECONDS or +gs=CYCLES",
+                    "+by=tensors, +arity=HOSTS, +roots=RANKS, +depth=CHUNKS, +cycle=MICROSECONDS "
+                    "or +gs=CYCLES",
                     name, addition));
   }
   return {};
@@ -253,6 +257,7 @@ Result<std::unique_ptr<sync::Collectives>> MakeUnwatched(const VariantChoice& ch
       context.group, health,
       {.collective = options.collective,
        .host_roots = choice.host_roots,
+       .chunk_depth = choice.chunk_depth,
        .registered_bytes = options.fusion_threshold_bytes + AlignUp(options.gradient_bytes, 64)});
 }
 
