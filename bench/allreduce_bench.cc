@@ -147,15 +147,6 @@ std::vector<Times> MeasureSize(const std::vector<Way>& ways, size_t count,
   return times;
 }
 
-// How the ranks of MPI wait, as far as MPI reports it.
-std::string MpiWaitMode(unsigned cores) {
-  // Open MPI yields by itself only if it starts more ranks than slots. The number of cores stands
-  // for that of slots.
-  const char* const asked = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  if (asked != nullptr) return asked[0] == '0' ? "spins (asked)" : "yields (asked)";
-  return static_cast<unsigned>(RankCount()) > cores ? "yields (more ranks than cores)" : "spins";
-}
-
 // With few ways there is room for the range of the times.
 bool IsWide(const std::vector<Way>& ways) { return ways.size() <= 4; }
 
@@ -247,7 +238,7 @@ AllReduceOptions ParseCommandLine(int argc, char** argv) {
 
 void PrintHead(const WaySet& set, const AllReduceOptions& options, unsigned cores) {
   fmt::print("{} ranks, {} cores; lmdbio waits by {}, MPI {}{}\n", RankCount(), cores,
-             set.facts["wait"].get<std::string>(), MpiWaitMode(cores),
+             set.facts["wait"].get<std::string>(), MpiWaitMode(),
              set.ways.back().sum ? "" : "; this build has no Gloo, so its columns are empty");
   if (set.facts.contains("description")) {
     fmt::print("in {:.2f} s {}\n", set.facts["trial_seconds"].get<double>(),
@@ -267,7 +258,7 @@ void Report(const AllReduceOptions& options, const WaySet& set) {
   nlohmann::json report = set.facts;
   report["ranks"] = RankCount();
   report["cores"] = cores;
-  report["mpi_wait"] = MpiWaitMode(cores);
+  report["mpi_wait"] = MpiWaitMode();
   report["rows"] = nlohmann::json::array();
   if (Rank() == 0) PrintHead(set, options, cores);
   for (size_t bytes = options.bytes_min; bytes <= options.bytes_max;) {

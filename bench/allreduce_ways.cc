@@ -20,29 +20,6 @@
 
 namespace lmdbio::bench {
 
-void Die(const std::string& why) {
-  std::fprintf(stderr, "allreduce_bench: %s\n", why.c_str());
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
-}
-
-int RankCount() {
-  int count = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &count);
-  return count;
-}
-int Rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-double SlowestOf(double mine) {
-  double slowest = 0;
-  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return slowest;
-}
-
 namespace {
 
 std::vector<char> GatherBytes(const std::vector<char>& mine) {

@@ -3,7 +3,6 @@
 #define LMDBIO_BENCH_ALLREDUCE_WAYS_H_
 
 #include <cstddef>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/mpi_rank.h"
 #include "lmdbio/ranks/group/group.h"
 #include "lmdbio/sync/over_wire/wire_choice.h"
 
@@ -29,21 +29,6 @@ struct AllReduceOptions {
   std::string interface;  // of Gloo; empty: "lo" on one host, else "eth0"
   std::string json_path;
 };
-
-// One rank that ends alone would leave the others in a collective call, so MPI ends the job.
-[[noreturn]] void Die(const std::string& why);
-
-template <typename T>
-T OrDie(Result<T> result) {
-  if (!result) Die(result.error().message());
-  return std::move(*result);
-}
-
-// Of MPI_COMM_WORLD.
-int Rank();
-int RankCount();
-// Collective. The largest of the numbers of all ranks.
-double SlowestOf(double mine);
 
 struct Way {
   std::string name;

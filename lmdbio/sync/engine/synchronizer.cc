@@ -31,8 +31,6 @@ namespace {
 constexpr size_t kNameBytesMax = 4096;
 // Of the memory of a GPU in which ranks reduce. Enough for a bucket of any default size.
 constexpr uint64_t kArenaBytes = uint64_t{32} << 20;
-// Of the trial whose times plans by time begin with.
-constexpr std::chrono::milliseconds kTransferTrialTime{300};
 
 Status Wrong(const Request& request, std::string_view problem) {
   return Fail(ErrorCode::kInvalidArgument, fmt::format("tensor '{}': {}", request.name, problem));

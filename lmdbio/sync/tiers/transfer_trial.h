@@ -21,6 +21,8 @@ namespace lmdbio::sync {
 // The sizes of the measured calls. The smallest is always measured.
 constexpr std::array<uint64_t, 8> kTransferTrialBytes = {1 << 10,   4 << 10, 16 << 10, 64 << 10,
                                                          256 << 10, 1 << 20, 4 << 20,  16 << 20};
+// Of the trial in Create, about.
+constexpr std::chrono::milliseconds kTransferTrialTime{300};
 // Calls of each size are made for so long, about, one behind the other; these are the least number
 // and the most.
 // The median of the last half counts: the first ones may fit into the bucket of a network that

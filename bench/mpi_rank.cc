@@ -1,0 +1,45 @@
+#include "bench/mpi_rank.h"
+
+#include <mpi.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace lmdbio::bench {
+
+void Die(const std::string& why) {
+  std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.c_str());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+int RankCount() {
+  int count = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &count);
+  return count;
+}
+int Rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+double SlowestOf(double mine) {
+  double slowest = 0;
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+std::string MpiWaitMode() {
+  // Open MPI yields by itself only if it starts more ranks than slots. The number of cores stands
+  // for that of slots.
+  const char* const asked = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  if (asked != nullptr) return asked[0] == '0' ? "spins (asked)" : "yields (asked)";
+  return static_cast<unsigned>(RankCount()) > std::thread::hardware_concurrency()
+             ? "yields (more ranks than cores)"
+             : "spins";
+}
+
+}  // namespace lmdbio::bench

@@ -1,0 +1,30 @@
+// bench/mpi_rank.h - what the programs of several ranks need besides MPI's calls.
+#ifndef LMDBIO_BENCH_MPI_RANK_H_
+#define LMDBIO_BENCH_MPI_RANK_H_
+
+#include <string>
+#include <utility>
+
+#include "lmdbio/base/status.h"
+
+namespace lmdbio::bench {
+
+// One rank that ends alone would leave the others in a collective call, so MPI ends the job.
+[[noreturn]] void Die(const std::string& why);
+
+template <typename T>
+T OrDie(Result<T> result) {
+  if (!result) Die(result.error().message());
+  return std::move(*result);
+}
+
+// Of MPI_COMM_WORLD.
+int Rank();
+int RankCount();
+// Collective. The largest of the numbers of all ranks.
+double SlowestOf(double mine);
+// How the ranks of MPI wait, as far as MPI reports it.
+std::string MpiWaitMode();
+
+}  // namespace lmdbio::bench
+#endif  // LMDBIO_BENCH_MPI_RANK_H_
