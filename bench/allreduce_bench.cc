@@ -22,7 +22,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <numeric>
 #include <random>
 #include <span>
@@ -214,18 +213,7 @@ AllReduceOptions ParseCommandLine(int argc, char** argv) {
           "interface", po::value(&options.interface),
           "network interface of Gloo (default: lo on one host, else eth0)")(
           "json", po::value(&options.json_path), "also write the figures to this file");
-  try {
-    po::variables_map given;
-    po::store(po::parse_command_line(argc, argv, known), given);
-    po::notify(given);
-    if (given.count("help") > 0) {
-      if (Rank() == 0) std::cout << known;
-      MPI_Finalize();
-      std::exit(0);
-    }
-  } catch (const po::error& error) {
-    Die(error.what());
-  }
+  ParseOptions(argc, argv, known);
   const bool is_wait = options.wait.empty() || options.wait == "spin" || options.wait == "sleep";
   if (!is_wait || options.repetitions < 1 || options.bytes_min < sizeof(float)) {
     Die("--wait takes spin or sleep; --repetitions must be at least 1, and --min at least 4");

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <thread>
 
 namespace lmdbio::bench {
@@ -13,6 +14,22 @@ void Die(const std::string& why) {
   std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.c_str());
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
+}
+
+void ParseOptions(int argc, char** argv, const boost::program_options::options_description& known) {
+  namespace po = boost::program_options;
+  try {
+    po::variables_map given;
+    po::store(po::parse_command_line(argc, argv, known), given);
+    po::notify(given);
+    if (given.count("help") > 0) {
+      if (Rank() == 0) std::cout << known;
+      MPI_Finalize();
+      std::exit(0);
+    }
+  } catch (const po::error& error) {
+    Die(error.what());
+  }
 }
 
 int RankCount() {

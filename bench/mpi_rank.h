@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <boost/program_options.hpp>
+
 #include "lmdbio/base/status.h"
 
 namespace lmdbio::bench {
@@ -17,6 +19,10 @@ T OrDie(Result<T> result) {
   if (!result) Die(result.error().message());
   return std::move(*result);
 }
+
+// Collective. Stores the options that are given. Prints the help on rank 0 and ends the program if
+// `help` is among them, and dies of a wrong one.
+void ParseOptions(int argc, char** argv, const boost::program_options::options_description& known);
 
 // Of MPI_COMM_WORLD.
 int Rank();

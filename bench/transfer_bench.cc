@@ -19,7 +19,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <random>
 #include <span>
@@ -196,18 +195,7 @@ TransferOptions ParseCommandLine(int argc, char** argv) {
       "collective", po::value(&options.collective),
       "auto, shm, ring, halving or direct, as users have them")(
       "json", po::value(&options.json_path), "also write the figures to this file");
-  try {
-    po::variables_map given;
-    po::store(po::parse_command_line(argc, argv, known), given);
-    po::notify(given);
-    if (given.count("help") > 0) {
-      if (Rank() == 0) std::cout << known;
-      MPI_Finalize();
-      std::exit(0);
-    }
-  } catch (const po::error& error) {
-    Die(error.what());
-  }
+  ParseOptions(argc, argv, known);
   if (options.repetitions < 1 || options.bytes_max < sync::kTransferTrialBytes.front() ||
       !(options.seconds > 0)) {
     Die(fmt::format("--repetitions must be at least 1, --max at least {}, and --seconds above 0",

@@ -15,6 +15,8 @@
 
 namespace lmdbio::figures {
 
+inline constexpr double kJobSecondsMax = 60;
+
 // Shared by the rows of all parts while they are measured.
 struct JobScene {
   JobRuns runs;

@@ -24,7 +24,6 @@ namespace lmdbio::figures {
 
 inline constexpr uint64_t kMebi = uint64_t{1} << 20;
 inline constexpr double kMicro = 1e6;  // microseconds of a second
-inline constexpr double kJobSecondsMax = 60;
 
 inline double SecondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
