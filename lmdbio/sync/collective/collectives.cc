@@ -1,43 +1,34 @@
 #include "lmdbio/sync/collective/collectives.h"
 
-#include <algorithm>
+#include <numeric>
 #include <vector>
+
+#include "lmdbio/sync/collective/even_sizes.h"
 
 namespace lmdbio::sync {
 namespace {
 
-// Parts of nearly the same size.
-struct EvenParts {
-  EvenParts(uint64_t count, uint64_t unit, int rank, int rank_count)
-      : sizes(static_cast<size_t>(rank_count)) {
-    const auto parts = static_cast<uint64_t>(rank_count);
-    for (uint64_t part = 0; part < parts; ++part) {
-      sizes[part] = (count / parts + (part < count % parts ? 1 : 0)) * unit;
-    }
-    const auto own = static_cast<uint64_t>(rank);
-    own_begin = (count / parts * own + std::min(own, count % parts)) * unit;
-    own_size = sizes[own];
-  }
-
-  std::vector<uint64_t> sizes;  // [ranks]
-  uint64_t own_begin;
-  uint64_t own_size;
-};
+uint64_t SumBefore(const std::vector<uint64_t>& sizes, int rank) {
+  return std::accumulate(sizes.begin(), sizes.begin() + rank, uint64_t{0});
+}
 
 }  // namespace
 
 Result<CallOutcome> Collectives::ReduceToParts(const CallTag& tag, const Values& values,
                                                const Reduction& reduction) {
-  const EvenParts parts(values.count, 1, rank(), size());
-  std::byte* const own = values.data + parts.own_begin * ElementBytes(values.type);
-  return ReduceScatter(tag, values, own, parts.sizes, reduction);
+  const std::vector<uint64_t> counts = EvenSizes(values.count, size());
+  std::byte* const own = values.data + SumBefore(counts, rank()) * ElementBytes(values.type);
+  return ReduceScatter(tag, values, own, counts, reduction);
 }
 
 Result<CallOutcome> Collectives::GatherParts(const CallTag& tag, const Values& values) {
   const uint64_t element_bytes = ElementBytes(values.type);
-  const EvenParts parts(values.count, element_bytes, rank(), size());
+  std::vector<uint64_t> part_bytes = EvenSizes(values.count, size());
+  for (uint64_t& bytes : part_bytes) bytes *= element_bytes;
   const MutableBytes all(values.data, values.count * element_bytes);
-  return AllGather(tag, all.subspan(parts.own_begin, parts.own_size), all, parts.sizes);
+  const MutableBytes own =
+      all.subspan(SumBefore(part_bytes, rank()), part_bytes[static_cast<size_t>(rank())]);
+  return AllGather(tag, own, all, part_bytes);
 }
 
 }  // namespace lmdbio::sync

@@ -8,6 +8,7 @@
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
 #include "lmdbio/base/kept_memory.h"
+#include "lmdbio/sync/collective/even_sizes.h"
 #include "lmdbio/sync/reduce/reduce.h"
 #include "lmdbio/sync/request/fusion.h"
 
@@ -27,16 +28,6 @@ void CopyPrescaled(const Request& request, std::byte* to, const std::byte* from,
 }
 
 Reduction ReductionOf(const Request& request) { return {request.reduce_op, request.postscale}; }
-
-// The rows of the first dimension that each of `size` ranks gets. They differ by one at most, and
-// the first ranks get more.
-std::vector<uint64_t> EvenRows(int64_t rows, int size) {
-  const auto ranks = static_cast<uint64_t>(size);
-  const auto all = static_cast<uint64_t>(rows);
-  std::vector<uint64_t> parts(ranks, all / ranks);
-  for (uint64_t i = 0; i < all % ranks; ++i) ++parts[i];
-  return parts;
-}
 
 // The tag of a chunk of a call.
 CallTag TagOf(const CallTag& tag, uint64_t chunk) {
@@ -551,8 +542,8 @@ Executor::Outcome Executor::AllToAll(const Response& response, Task* task, const
 Executor::Outcome Executor::ReduceScatter(const Request& request, Task* task,
                                           const std::byte* input, const CallTag& tag) {
   const uint64_t row_count = request.row_element_count();
-  std::vector<uint64_t> counts =
-      EvenRows(request.shape.empty() ? 1 : request.shape[0], collectives_.size());
+  std::vector<uint64_t> counts = EvenSizes(
+      request.shape.empty() ? 1 : static_cast<uint64_t>(request.shape[0]), collectives_.size());
   const uint64_t own_rows = counts[static_cast<size_t>(collectives_.rank())];
   for (uint64_t& count : counts) count *= row_count;
   const uint64_t bytes = request.byte_count();

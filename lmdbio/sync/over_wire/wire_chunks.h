@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lmdbio/base/types.h"
+#include "lmdbio/sync/collective/even_sizes.h"
 #include "lmdbio/sync/over_wire/wire_algorithms.h"
 #include "lmdbio/sync/over_wire/wire_values.h"
 
@@ -18,20 +19,15 @@ namespace lmdbio::sync {
 // The offsets at which consecutive parts begin, and the end of the last part.
 using Bounds = std::vector<uint64_t>;
 
-// Divides `count` elements into `part_count` parts of nearly the same size. The bounds are bytes.
-inline Bounds EvenBounds(uint64_t count, size_t element_bytes, int part_count) {
-  const auto parts = static_cast<uint64_t>(part_count);
-  Bounds bounds;
-  for (uint64_t part = 0; part <= parts; ++part) {
-    bounds.push_back((count / parts * part + std::min(part, count % parts)) * element_bytes);
-  }
-  return bounds;
-}
-
 inline Bounds BoundsOf(std::span<const uint64_t> sizes, size_t element_bytes = 1) {
   Bounds bounds{0};
   for (const uint64_t size : sizes) bounds.push_back(bounds.back() + size * element_bytes);
   return bounds;
+}
+
+// Divides `count` elements into `part_count` parts of nearly the same size. The bounds are bytes.
+inline Bounds EvenBounds(uint64_t count, size_t element_bytes, int part_count) {
+  return BoundsOf(EvenSizes(count, part_count), element_bytes);
 }
 
 // Part `part` of the memory that begins at `data`.

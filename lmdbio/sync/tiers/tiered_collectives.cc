@@ -249,10 +249,9 @@ Outcome Tiered::ReduceScatter(const CallTag& tag, const Values& input, std::byte
                               std::span<const uint64_t> counts, const Reduction& reduction) {
   const size_t element_bytes = ElementBytes(input.type);
   const size_t bytes = input.count * element_bytes;
-  const CallTag marked =
-      Marked(tag, WireCall::kReduceScatter,
-             {bytes, static_cast<uint64_t>(input.type), static_cast<uint64_t>(reduction.op),
-              std::bit_cast<uint64_t>(reduction.scale), DigestOf(counts)});
+  std::vector<uint64_t> shape = ShapeOf(input, reduction);
+  shape.push_back(DigestOf(counts));
+  const CallTag marked = Marked(tag, WireCall::kReduceScatter, shape);
   scratch_.assign(input.data, input.data + bytes);
   LMDBIO_TRY(const CallOutcome outcome,
              ReduceThrough(marked, {scratch_.data(), input.count, input.type}, reduction));

@@ -224,13 +224,15 @@ TEST_CASE("Executor refuses a tensor on a GPU if it has none", "[sync][executor]
 
 TEST_CASE("Executor restores the scaled values if the call is declined", "[sync][executor]") {
   const size_t tensor_count = GENERATE(1, 3);
+  const auto half = GENERATE(PlanStep::StepHalf::kBoth, PlanStep::StepHalf::kReduce);
   Recording collectives;
   collectives.declines = true;
   SyncTracer witness(nullptr);
   Executor executor(collectives, witness, 1000, 0);
   Averaged averaged(Operation::kAllReduce, tensor_count, true);
   const std::vector<float> before = averaged.inputs;
-  const auto outcome = executor.Perform(averaged.response, averaged.given, {.digest = 1});
+  const auto outcome =
+      executor.PerformStep(averaged.response, {.half = half}, averaged.given, {.digest = 1});
   REQUIRE(outcome == CallOutcome::kDeclined);
   CheckBrought(collectives.brought, tensor_count);
   CHECK(averaged.inputs == before);
@@ -301,21 +303,6 @@ TEST_CASE("Executor brings the first half of a reduction to the second one",
   CHECK(results == std::vector<float>(4 * tensor_count, kReduced));
   if (!is_in_place) CHECK(averaged.inputs == before);
   CHECK(executor.counters().collective_count == 3);
-}
-
-TEST_CASE("Executor restores the values if the first half is declined", "[sync][executor][steps]") {
-  const size_t tensor_count = GENERATE(1, 3);
-  Recording collectives;
-  collectives.declines = true;
-  SyncTracer witness(nullptr);
-  Executor executor(collectives, witness, 1000, 0);
-  Averaged averaged(Operation::kAllReduce, tensor_count, true);
-  const std::vector<float> before = averaged.inputs;
-  const auto outcome = executor.PerformStep(
-      averaged.response, {.half = PlanStep::StepHalf::kReduce}, averaged.given, {.digest = 1});
-  REQUIRE(outcome == CallOutcome::kDeclined);
-  CheckBrought(collectives.brought, tensor_count);
-  CHECK(averaged.inputs == before);
 }
 
 TEST_CASE("A rank that has joined brings zeros to a slice", "[sync][executor][steps]") {
