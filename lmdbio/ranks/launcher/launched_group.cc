@@ -32,22 +32,27 @@ LinkSpec SpecOf(const TreeNeighbours& neighbours) {
   return spec;
 }
 
+// The own addresses and the open door of this rank.
+Result<JobAddresses> OpenOwnDoor() {
+  JobAddresses job;
+  LMDBIO_TRY(job.own, OwnAddresses());
+  LMDBIO_TRY(job.door, PeerDoor::Open(job.own));
+  return job;
+}
+
 // Brings the addresses of this rank to the meeting, and takes those of its neighbours. A rank that
 // cannot listen comes too, so that the others do not wait for it until the limit.
 Result<JobAddresses> Meet(MeetingPlace& place, const Launch& launch,
                           std::span<const int> neighbours) {
-  JobAddresses job;
-  job.own = OwnAddresses();
-  Result<PeerDoor> door = PeerDoor::Open(job.own);
-  const Reachability mine = door ? door->reachability() : Reachability();
+  Result<JobAddresses> job = OpenOwnDoor();
+  const Reachability mine = job ? job->door.reachability() : Reachability();
   LMDBIO_TRY(const MeetingResult met,
              place.Exchange(std::as_bytes(std::span(&mine, 1)), neighbours));
-  if (!door) return Fail(std::move(door).error());
-  job.door = std::move(*door);
-  job.key = met.key;
-  job.of_ranks.resize(static_cast<size_t>(launch.size));
+  if (!job) return job;
+  job->key = met.key;
+  job->of_ranks.resize(static_cast<size_t>(launch.size));
   for (size_t i = 0; i < neighbours.size(); ++i) {
-    Reachability& there = job.of_ranks[static_cast<size_t>(neighbours[i])];
+    Reachability& there = job->of_ranks[static_cast<size_t>(neighbours[i])];
     if (met.entries[i].size() != sizeof there) {
       return Fail(ErrorCode::kInternal, "the meeting place returns another entry than was brought");
     }

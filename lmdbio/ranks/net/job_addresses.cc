@@ -23,9 +23,8 @@ Result<JobKey> ShareKey(Group& group) {
   return key;
 }
 
-// Collective. The addresses at which the other ranks may connect to this one: the loopback alone,
-// if all ranks are in its network namespace.
-Result<std::vector<PeerAddress>> UsefulAddresses(Group& group) {
+// Collective. Whether all ranks are in one network namespace.
+Result<bool> AreInOneNetwork(Group& group) {
   const uint64_t mine = NetworkNamespace();
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(&mine, 1))));
   // The number of a namespace is unique on one host only.
@@ -33,7 +32,13 @@ Result<std::vector<PeerAddress>> UsefulAddresses(Group& group) {
   for (size_t at = 0; at < all.size(); at += sizeof mine) {
     is_one_network = is_one_network && std::memcmp(&all[at], &mine, sizeof mine) == 0;
   }
-  std::vector<PeerAddress> addresses = OwnAddresses();
+  return is_one_network;
+}
+
+// The addresses at which the other ranks may connect to this one: the loopback alone, if all ranks
+// are in its network namespace.
+Result<std::vector<PeerAddress>> UsefulAddresses(bool is_one_network) {
+  LMDBIO_TRY(std::vector<PeerAddress> addresses, OwnAddresses());
   if (is_one_network && std::any_of(addresses.begin(), addresses.end(), IsLoopback)) {
     std::erase_if(addresses, [](const PeerAddress& one) { return !IsLoopback(one); });
   }
@@ -62,13 +67,15 @@ Status CheckDescriptors(size_t count) {
   return {};
 }
 
-Result<PeerDoor> OpenDoor(std::span<const PeerAddress> addresses, const AddressPlan& plan) {
-  PeerDoor door;
+// The own addresses and the open door of this rank.
+Result<JobAddresses> OpenDoor(bool is_one_network, const AddressPlan& plan) {
+  JobAddresses job;
+  LMDBIO_TRY(job.own, UsefulAddresses(is_one_network));
   if (plan.listens == AddressPlan::Listens::kYes) {
-    LMDBIO_TRY(door, PeerDoor::Open(addresses));
+    LMDBIO_TRY(job.door, PeerDoor::Open(job.own));
   }
   LMDBIO_TRY_VOID(CheckDescriptors(plan.connection_count));
-  return door;
+  return job;
 }
 
 }  // namespace
@@ -85,9 +92,8 @@ std::vector<PeerAddress> JobAddresses::InOrderFor(int rank) const {
 }
 
 Result<JobAddresses> ExchangeAddresses(Group& group, const AddressPlan& plan) {
-  JobAddresses job;
-  LMDBIO_TRY(job.own, UsefulAddresses(group));
-  LMDBIO_TRY(job.door, ForAll(group, OpenDoor(job.own, plan)));
+  LMDBIO_TRY(const bool is_one_network, AreInOneNetwork(group));
+  LMDBIO_TRY(JobAddresses job, ForAll(group, OpenDoor(is_one_network, plan)));
   LMDBIO_TRY(job.key, ShareKey(group));
   // A rank that does not listen contributes an entry without addresses, so that entry r belongs to
   // rank r.

@@ -9,9 +9,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -128,10 +131,10 @@ uint64_t NetworkNamespace() {
   return ::stat("/proc/self/ns/net", &found) == 0 ? static_cast<uint64_t>(found.st_ino) : 0;
 }
 
-std::vector<PeerAddress> OwnAddresses() {
+Result<std::vector<PeerAddress>> OwnAddresses() {
   std::vector<PeerAddress> found;
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return found;
+  if (::getifaddrs(&list) != 0) return CallFailed(ErrorCode::kIo, "getifaddrs", errno);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     PeerAddress address;
     if ((entry->ifa_flags & IFF_UP) != 0 && Convert(*entry, address)) found.push_back(address);

@@ -31,7 +31,9 @@ struct Reachability {
 static_assert(std::is_trivially_copyable_v<Reachability>);
 
 // The addresses of this host's interfaces that are up, loopback last; at most kAddressesMax.
-std::vector<PeerAddress> OwnAddresses();
+// Errors: kResourceExhausted  no descriptor for the question; names the limit
+//         kIo                 the system does not tell its interfaces
+Result<std::vector<PeerAddress>> OwnAddresses();
 
 // The addresses of a host by its name, or of an address as text; without ports.
 // Errors: kIo  the name is unknown; names it and the reason

@@ -14,6 +14,7 @@
 #include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/net/peer_rendezvous.h"
 #include "lmdbio/ranks/net/wake_event.h"
+#include "lmdbio/ranks/shm/call_failure.h"
 
 namespace lmdbio::ranks {
 namespace {
@@ -36,8 +37,7 @@ Status PeerLinks::MakeEvents() {
   stop_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   wake_event_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop_event_ && wake_event_) return {};
-  return Fail(ErrorCode::kResourceExhausted, fmt::format("eventfd: {}", std::strerror(errno)),
-              errno);
+  return CallFailed(ErrorCode::kResourceExhausted, "eventfd", errno);
 }
 
 Result<std::unique_ptr<PeerLinks>> PeerLinks::Open(Group& group, const LinkSpec& plan) {

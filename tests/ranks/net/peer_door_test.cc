@@ -25,6 +25,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/net/peer_links.h"
@@ -37,6 +39,7 @@ namespace {
 
 using test::AllPairs;
 using test::InChild;
+using test::RefusedCall;
 using test::RefuseSystemCall;
 using test::Verdict;
 
@@ -58,10 +61,11 @@ bool LimitDescriptors(size_t more) {
 }
 
 std::vector<PeerAddress> Loopback() {
-  std::vector<PeerAddress> addresses = OwnAddresses();
-  std::erase_if(addresses, [](const PeerAddress& one) { return !IsLoopback(one); });
-  addresses.resize(1);
-  return addresses;
+  auto addresses = OwnAddresses();
+  REQUIRE(addresses);
+  std::erase_if(*addresses, [](const PeerAddress& one) { return !IsLoopback(one); });
+  addresses->resize(1);
+  return std::move(*addresses);
 }
 
 // The addresses at which the sockets of this process listen.
@@ -388,6 +392,36 @@ TEST_CASE("Too few descriptors for the links are an error of all ranks that name
           });
           return all_hear && !has_begun ? Verdict::kRight : Verdict::kWrong;
         }) == Verdict::kRight);
+}
+
+TEST_CASE("A call of one rank that has no descriptors is an error of all ranks, with the limit",
+          "[comm][peer_door]") {
+  struct Refused {
+    const char* call;
+    RefusedCall how;
+  };
+  const auto [call, how] = GENERATE(
+      // Only AF_NETLINK has this bit: the socket that asks for the addresses of the interfaces.
+      Refused{"getifaddrs", {SYS_socket, EMFILE, 0, AF_NETLINK}},
+      Refused{"eventfd", {SYS_eventfd2, EMFILE}});
+  CAPTURE(call);
+  const Verdict verdict = InChild([&] {
+    bool can_refuse = false;
+    std::vector<std::string> wrong(4);
+    RunAsThreads({4}, [&](Group& group) {
+      if (group.rank() == 2) can_refuse = RefuseSystemCall(how);
+      const auto links = PeerLinks::Open(group, AllPairs(group));
+      if (!links) wrong[static_cast<size_t>(group.rank())] = links.error().message();
+    });
+    if (!can_refuse) return Verdict::kCannotTell;
+    const std::string expected = fmt::format("{}: Too many open files (the limit of ", call);
+    const bool all_hear = std::all_of(wrong.begin(), wrong.end(), [&](const std::string& one) {
+      return one.find(expected) != std::string::npos;
+    });
+    return all_hear ? Verdict::kRight : Verdict::kWrong;
+  });
+  if (verdict == Verdict::kCannotTell) WARN("skipped: no call can be refused here");
+  CHECK(verdict != Verdict::kWrong);
 }
 
 }  // namespace

@@ -130,7 +130,9 @@ TEST_CASE("Addresses of a common network are tried first, loopback last", "[comm
   CHECK(InOrderOfTry(mine, theirs) == expected);
   CHECK(Text(theirs[4]) == "10.1.200.7");
   CHECK(InOrderOfTry({}, {}).empty());
-  CHECK_FALSE(OwnAddresses().empty());
+  const auto own = OwnAddresses();
+  REQUIRE(own);
+  CHECK_FALSE(own->empty());
 }
 
 }  // namespace
