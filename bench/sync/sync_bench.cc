@@ -237,7 +237,7 @@ ordered_json NetworkJson(const bench::LayerNetwork& network, const std::vector<R
 
 // Measures one network and, on rank 0, prints its table. Whether a variant could not be made goes
 // to `has_failed`.
-Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, ranks::Group& host,
+Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group,
                              const BenchPlan& plan, const std::string& name, bool& has_failed) {
   LMDBIO_TRY(const bench::LayerNetwork network, bench::ReadNamedNetwork(name, plan.scale));
   bench::Gradients gradients(network);
@@ -246,13 +246,8 @@ Result<ordered_json> Measure(const Invocation& invocation, ranks::Group& group, 
   if (plan.work.has_accelerator) work.accelerator_units_per_second = plan.work.units_per_second;
   if (plan.work.is_backward_greedy) work.backward_order = bench::GreedyBackwardOrder(network);
   bench::Workload workload(network, work);
-  bench::RunStage stage{group,
-                        host,
-                        MPI_COMM_WORLD,
-                        network,
-                        gradients,
-                        workload,
-                        bench::ReadSettings(invocation),
+  bench::RunStage stage{group,         MPI_COMM_WORLD, network,
+                        gradients,     workload,       bench::ReadSettings(invocation),
                         plan.placement};
   bench::ReadLimits(invocation, stage);
   LMDBIO_TRY(const std::vector<RunResult> runs, RunAll(stage, plan));
@@ -317,7 +312,7 @@ Status Run(const Invocation& invocation) {
   bool has_failed = false;
   for (const std::string& name : plan.networks) {
     LMDBIO_TRY(outcome["networks"].emplace_back(),
-               Measure(invocation, *group, *host, plan, name, has_failed));
+               Measure(invocation, *group, plan, name, has_failed));
   }
   environment["load_after"] = bench::LoadAverage();
   environment["steal_s"] = (bench::TimeOfHost() - before).steal_s;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -181,11 +182,21 @@ Status Unpin(const RankThreads& threads) {
   return PinThreads(threads.input, cores.allowed);
 }
 
-// Of a host's busy cores, those that its ranks did not keep busy themselves.
-Status TakeOffOwnCpu(ranks::Group& host, RankCost& cost) {
-  const double own = cost.process_cpu_s / cost.wall_s;
-  LMDBIO_TRY(const std::vector<double> all, GatherAll(host, std::span(&own, 1)));
-  for (const double cores : all) cost.neighbour_cores -= cores;
+// The cores that a rank keeps busy, and whose they are.
+struct OwnCores {
+  std::array<char, 64> machine{};
+  double cores = 0;
+};
+
+// Of a machine's busy cores, those that its ranks did not keep busy themselves. Hosts that are
+// containers of one machine share a kernel, which counts the time of all of them.
+Status TakeOffOwnCpu(ranks::Group& group, RankCost& cost) {
+  OwnCores own{.cores = cost.process_cpu_s / cost.wall_s};
+  MachineId().copy(own.machine.data(), own.machine.size());
+  LMDBIO_TRY(const std::vector<OwnCores> all, GatherAll(group, std::span<const OwnCores>(&own, 1)));
+  for (const OwnCores& one : all) {
+    if (one.machine == own.machine) cost.neighbour_cores -= one.cores;
+  }
   cost.neighbour_cores = std::max(0.0, cost.neighbour_cores);
   return {};
 }
@@ -200,7 +211,7 @@ RankJoin JoinOf(BenchRunKind kind, bool is_none) {
 
 Status Collect(const RunStage& stage, RankJoin join, std::span<const double> times, RankCost cost,
                RunResult& result) {
-  LMDBIO_TRY_VOID(TakeOffOwnCpu(stage.host, cost));
+  LMDBIO_TRY_VOID(TakeOffOwnCpu(stage.group, cost));
   LMDBIO_TRY(result.ranks, GatherAll(stage.group, std::span<const RankCost>(&cost, 1)));
   LMDBIO_TRY(const std::vector<double> all, GatherAll(stage.group, times));
   result.iteration_ms = JoinRankTimes(join, all, times.size());

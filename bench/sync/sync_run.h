@@ -56,7 +56,7 @@ struct RankCost {
   double window_share = 0;  // of the time of iterations, as InputWindow
   // Iterations in which a transfer began before all layers were computed.
   uint64_t early_transfers = 0;
-  double neighbour_cores = 0;  // cores that processes of others kept busy on this host
+  double neighbour_cores = 0;  // cores that processes of others kept busy on this machine
   double steal_cores = 0;
   RankTraffic traffic;
   uint64_t checksum = 0;  // of the computing
@@ -88,13 +88,12 @@ struct RunResult {
   std::vector<TransferFigure> untried_sizes;  // of rank 0
   bool is_disturbed = false;                  // a neighbour had more than the limit
 
-  double neighbour_cores() const;  // of the host with the most
+  double neighbour_cores() const;  // of the machine with the most
 };
 
 // The objects and options that all runs share.
 struct RunStage {
   ranks::Group& group;
-  ranks::Group& host;  // the ranks of this host
   MPI_Comm communicator = MPI_COMM_NULL;
   const LayerNetwork& network;
   Gradients& gradients;

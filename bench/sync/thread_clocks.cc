@@ -130,6 +130,13 @@ HostTime HostTime::operator-(const HostTime& before) const {
   return {busy_s - before.busy_s, steal_s - before.steal_s};
 }
 
+std::string MachineId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  file >> id;
+  return id;
+}
+
 // Waiting for storage counts as idle, because the core could serve others meanwhile. Stolen time is
 // that of other virtual machines; it disturbs a run like a neighbour, and is kept apart.
 HostTime TimeOfHost() {

@@ -35,7 +35,10 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before);
 
 uint64_t ProcessCpuNs();
 
-// The time of all processors of this host since its start.
+// Of the running kernel; containers of one machine have the same. "": unknown
+std::string MachineId();
+
+// The time of all processors of this machine since its start.
 struct HostTime {
   double busy_s = 0;   // in any process, and in the kernel
   double steal_s = 0;  // taken by the hypervisor of a virtual machine
