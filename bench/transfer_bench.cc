@@ -10,8 +10,9 @@
 // straight line through the first tried size and the last one, as Hashemi et al. 4.2 have it.
 //
 // State: warm, the ranks do nothing else. The sizes take turns in random order, repetition after
-// repetition. The time of a repetition is the time per call of the slowest rank, without the first
-// half of the calls: they may fit into the bucket of a network that limits the rate.
+// repetition. The time of a repetition is the median of its calls, on the slowest rank, without the
+// first half of the calls: they may fit into the bucket of a network that limits the rate. The mean
+// of the same calls is beside it. It has all that disturbs a call, and no model of a call can.
 #include <mpi.h>
 
 #include <algorithm>
@@ -46,6 +47,8 @@ namespace {
 constexpr double kBetween[] = {1.37, 2.11, 3.03};
 constexpr int kCallsMax = 2000;
 
+using Microseconds = std::chrono::duration<double, std::micro>;
+
 struct TransferOptions {
   uint64_t bytes_max = 24 << 20;
   int repetitions = 5;
@@ -58,7 +61,8 @@ struct MeasuredSize {
   uint64_t bytes = 0;
   bool is_tried = false;
   int calls = 0;                     // of each half of a repetition
-  std::vector<double> samples = {};  // [repetitions] us per call
+  std::vector<double> medians = {};  // [repetitions] us per call
+  std::vector<double> means = {};
 };
 
 class TransferJob {
@@ -87,7 +91,9 @@ class TransferJob {
       std::shuffle(order.begin(), order.end(), random);
       for (MeasuredSize* const size : order) {
         Call(size->bytes, size->calls);
-        size->samples.push_back(Call(size->bytes, size->calls));
+        const CallTime time = Call(size->bytes, size->calls);
+        size->medians.push_back(time.median_us);
+        size->means.push_back(time.mean_us);
       }
     }
   }
@@ -95,24 +101,35 @@ class TransferJob {
   std::string Description() const { return collectives_->Description(); }
 
  private:
-  // The microseconds per call on the slowest rank.
-  double Call(uint64_t bytes, int calls) {
+  struct CallTime {
+    double median_us = 0;
+    double mean_us = 0;
+  };
+
+  // On the slowest rank.
+  CallTime Call(uint64_t bytes, int calls) {
+    std::vector<double> times;
+    times.reserve(static_cast<size_t>(calls));
     MPI_Barrier(MPI_COMM_WORLD);
     const auto start = std::chrono::steady_clock::now();
+    auto before = start;
     for (int i = 0; i < calls; ++i) {
       const auto outcome = OrDie(collectives_->AllReduce(
           {.digest = bytes}, {reinterpret_cast<std::byte*>(memory_.data()), bytes / sizeof(float)},
           sync::ReduceOp::kSum));
       if (outcome != sync::CallOutcome::kDone) Die("a rank declined the call");
+      const auto now = std::chrono::steady_clock::now();
+      times.push_back(Microseconds(now - before).count());
+      before = now;
     }
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    return SlowestOf(took.count() / calls);
+    const double mean_us = Microseconds(before - start).count() / calls;
+    return {SlowestOf(tools::SpreadOf(std::move(times)).median), SlowestOf(mean_us)};
   }
 
   // The calls in half of the time of a repetition; the same on all ranks.
   int CallsOf(uint64_t bytes) {
     Call(bytes, 1);
-    const double us = Call(bytes, 2);
+    const double us = Call(bytes, 2).mean_us;
     return std::clamp(static_cast<int>(options_.seconds * 1e6 / 2 / us), 1, kCallsMax);
   }
 
@@ -158,26 +175,28 @@ struct Errors {
 
 Errors PrintRows(const std::vector<MeasuredSize>& sizes, const sync::TransferModel& model,
                  const sync::TransferModel& line, nlohmann::json& rows) {
-  fmt::print("{:>10}{:>8}{:>12}{:>34}{:>9}{:>9}\n", "bytes", "tried", "model us",
-             "measured us: median (min-max)", "error %", "line %");
+  fmt::print("{:>10}{:>8}{:>12}{:>34}{:>12}{:>9}{:>9}\n", "bytes", "tried", "model us",
+             "call us: median (min-max)", "mean us", "error %", "line %");
   Errors errors;
   for (const MeasuredSize& size : sizes) {
-    const tools::Spread spread = tools::SpreadOf(size.samples);
+    const tools::Spread spread = tools::SpreadOf(size.medians);
+    const double mean_us = tools::SpreadOf(size.means).median;
     const int64_t model_ns = model.TimeOf(size.bytes);
     const double error = ErrorPercent(model_ns, spread.median);
     const double line_error = ErrorPercent(line.TimeOf(size.bytes), spread.median);
     (size.is_tried ? errors.tried : errors.untried).push_back(error);
     if (!size.is_tried) errors.line.push_back(line_error);
-    fmt::print("{:>10}{:>8}{:>12.1f}{:>34}{:>9.1f}{:>9.1f}\n", size.bytes,
+    fmt::print("{:>10}{:>8}{:>12.1f}{:>34}{:>12.1f}{:>9.1f}{:>9.1f}\n", size.bytes,
                size.is_tried ? "yes" : "no", static_cast<double>(model_ns) / 1000,
-               fmt::format("{:.1f} ({:.1f}-{:.1f})", spread.median, spread.min, spread.max), error,
-               line_error);
+               fmt::format("{:.1f} ({:.1f}-{:.1f})", spread.median, spread.min, spread.max),
+               mean_us, error, line_error);
     rows.push_back({{"bytes", size.bytes},
                     {"is_tried", size.is_tried},
                     {"model_us", static_cast<double>(model_ns) / 1000},
                     {"median_us", spread.median},
                     {"min_us", spread.min},
                     {"max_us", spread.max},
+                    {"mean_us", mean_us},
                     {"error_percent", error},
                     {"line_error_percent", line_error}});
   }
