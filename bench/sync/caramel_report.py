@@ -8,6 +8,8 @@ from sync_bench_job import medians_of, paired_ratio, ratio_text
 
 COMPUTING = "none"
 BASELINE = "lmdbio:topo"
+# Of sync_bench; PyTorch does not tell them.
+OF_HELPER = ("helper_share", "collectives")
 # The figures of sync_bench that only plans by time have.
 PREDICTION = ("x_least", "prediction_error", "prediction_error_furthest", "transfer_error",
               "transfer_error_max")
@@ -71,10 +73,9 @@ class Figures:
                        if row["variant"] == variant)
         row = dict(variant=variant, ms=statistics.median(times.values()),
                    ms_min=min(times.values()), ms_max=max(times.values()),
-                   helper_share=summary["helper_share"], collectives=summary["collectives"],
                    runs=summary["runs"], clean_runs=summary["clean_runs"])
         row["x_bound"], row["x_bound_interval"] = paired_ratio(times, self.bound)
-        row |= {name: summary[name] for name in PREDICTION if name in summary}
+        row |= {name: summary[name] for name in (*OF_HELPER, *PREDICTION) if name in summary}
         if variant == COMPUTING:
             return row
         row["x_topo"], row["x_topo_interval"] = paired_ratio(

@@ -24,6 +24,7 @@ import box_cluster  # noqa: E402
 import caramel_report  # noqa: E402
 import run_caramel  # noqa: E402
 from caramel_report import BASELINE, COMPUTING, Cell, Figures  # noqa: E402
+from ddp_gloo import DDP  # noqa: E402
 from sync_bench_job import Ranks  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv[1])
@@ -233,7 +234,7 @@ class PredictionTest(unittest.TestCase):
 class DriverTest(unittest.TestCase):
     LITTLE = ("--hosts", "2", "--networks", "resnet50", "--rhos", "1", "--gradient-mb", "0.2",
               "--repetitions", "2", "--iterations", "2", "--warmup", "4", "--neighbour-limit",
-              "100", "--variants", f"{WINDOW},lmdbio:other")
+              "100", "--variants", f"{WINDOW},lmdbio:other", "--ddp")
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -258,16 +259,21 @@ class DriverTest(unittest.TestCase):
         self.assertIn("`lmdbio:other` is absent: ", done.stdout)
         (cell,) = json.loads((self.out / "caramel.json").read_text(encoding="utf-8"))
         rows = {row["variant"]: row for row in cell["rows"]}
-        self.assertEqual(list(rows), [COMPUTING, BASELINE, WINDOW, "lmdbio:other"])
+        self.assertEqual(list(rows), [COMPUTING, BASELINE, WINDOW, "lmdbio:other", DDP])
         self.assertIn("absent", rows["lmdbio:other"])
         (saved,) = (self.out / "cells").iterdir()
         told = json.loads(saved.read_text(encoding="utf-8"))
         self.assertEqual(told["environment"]["ranks_on_host"], 1)
         self.assertEqual(told["environment"]["ranks"], 2)
+        has_torch = "absent" not in rows[DDP]
+        if has_torch:
+            self.assertGreater(rows[DDP]["ms"], rows[COMPUTING]["ms"])
+        else:
+            self.assertIn("ddp_gloo.py: skipped: No module named", rows[DDP]["absent"])
         # Only the communication of the baseline was measured alone.
         self.assertEqual({(run["variant"], run["kind"]) for run in told["networks"][0]["runs"]},
                          {(COMPUTING, "train"), (BASELINE, "train"), (BASELINE, "alone"),
-                          (WINDOW, "train")})
+                          (WINDOW, "train"), *([(DDP, "train")] if has_torch else [])})
         self.assertEqual({run["repetition"] for run in told["networks"][0]["runs"]}, {0, 1})
         for row in (rows[BASELINE], rows[WINDOW]):
             # U is the share of computing in an iteration; of medians over repetitions, about.
@@ -288,6 +294,21 @@ class DriverTest(unittest.TestCase):
         more = self.run_driver(*self.LITTLE, "--rhos", "1,2", "--iterations", "3")
         self.assertEqual(more.returncode, 1)
         self.assertIn("--iterations 2, and not with --iterations 3", more.stderr)
+
+    @unittest.skipIf(box_cluster.why_not_here(), box_cluster.why_not_here())
+    def test_ranks_of_emulated_hosts_are_no_neighbours_of_each_other(self):
+        ranks = Ranks(2, 1, "yield", f"neighbours-{os.getpid()}", "mpirun", 300)
+        self.out.mkdir()
+        with ranks.up(None):
+            told = ranks.measure(
+                BUILD, ("--variants", "none", "--baseline", "none", "--kinds", "train", "--scale",
+                        "0.02", "--compute-ms", "10000",
+                        "--repetitions", "1", "--iterations", "5", "--warmup", "1"), self.out)
+        (run,) = told["networks"][0]["runs"]
+        own = sum(rank["process_cpu_s"] / rank["wall_s"] for rank in run["ranks"])
+        # All that is busy, by these ranks and by others, has no more than the cores of the machine.
+        self.assertGreater(own, 0.5)
+        self.assertLess(own + run["neighbour_cores"], os.cpu_count() + 0.2)
 
     def test_an_estimate_measures_nothing(self):
         done = self.run_driver("--estimate")

@@ -3,11 +3,12 @@
 
     bench/sync/ddp_gloo.py --work-library build/release/lib/liblmdbio_sync_work.so [--network NAME]
                            [--ranks 2] [--scale 1] [--compute-ms 50] [--save FILE] ...
+    mpirun -n 2 bench/sync/ddp_gloo.py --meeting NEW_FILE --accelerator --units-per-second ...
 
 A model whose parameters have the shapes of the network, and whose layers burn the work of
 sync_bench forward and backward, one after the other; the same iteration without
-DistributedDataParallel is what only computes. `scripts/setup --bench` installs torch for the
-system's Python. Exits with 77 where there is none.
+DistributedDataParallel is what only computes. With --accelerator the ranks sleep meanwhile.
+`scripts/setup --bench` installs torch for the system's Python. Exits with 77 where there is none.
 """
 
 import argparse
@@ -28,6 +29,7 @@ SKIPPED = 77
 DDP = "torch-ddp-gloo"
 RANK_VARIABLE = "SYNC_BENCH_RANK"
 INIT_VARIABLE = "SYNC_BENCH_INIT"
+MPI_RANK_VARIABLE = "OMPI_COMM_WORLD_RANK"
 ITERATIONS_MIN = 5
 
 
@@ -52,6 +54,21 @@ class Work:
             self.burn(units, 1)
             best = min(best, time.perf_counter() - start)
         return units / best
+
+
+class Accelerator:
+    """Computes one layer after the other, while the thread of the rank sleeps. What the thread does
+    between two layers does not hold it up, as with kernels that were enqueued."""
+
+    def __init__(self, units_per_second):
+        self.units_per_second, self.free_at = units_per_second, 0.0
+
+    def begin(self):
+        self.free_at = time.perf_counter()
+
+    def burn(self, units, _):
+        self.free_at += units / self.units_per_second
+        time.sleep(max(0.0, self.free_at - time.perf_counter()))
 
 
 def divide(layers, units):
@@ -124,21 +141,27 @@ class Rank:
         import torch.distributed
         torch.set_num_threads(1)
         self.torch, self.dist, self.options = torch, torch.distributed, options
-        self.rank = int(os.environ[RANK_VARIABLE])
-        self.dist.init_process_group("gloo", init_method=os.environ[INIT_VARIABLE],
-                                     rank=self.rank, world_size=options.ranks)
-        work = Work(options.work_library)
-        speed = [work.units_per_second() if self.rank == 0 else None]
-        self.dist.broadcast_object_list(speed)
-        self.units_per_second = options.units_per_second or speed[0]
+        self.rank = int(os.environ[MPI_RANK_VARIABLE if options.meeting else RANK_VARIABLE])
+        meeting = f"file://{options.meeting}" if options.meeting else os.environ[INIT_VARIABLE]
+        self.dist.init_process_group("gloo", init_method=meeting, rank=self.rank,
+                                     world_size=options.ranks)
+        self.units_per_second = options.units_per_second or self.measured_speed()
+        self.accelerator = Accelerator(self.units_per_second) if options.accelerator else None
+        work = self.accelerator or Work(options.work_library)
         units = options.compute_ms * 1e-3 * options.scale * self.units_per_second
         self.network = json.loads(
             (NETWORKS / f"{options.network}.json").read_text(encoding="utf-8"))
         self.state = {"share": 0}
         self.models = {"none": make_model(self.network, options.scale, work, units, self.state)}
+        torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = round(options.first_bucket_mb * 2**20)
         self.models[DDP] = torch.nn.parallel.DistributedDataParallel(
             make_model(self.network, options.scale, work, units, self.state),
             bucket_cap_mb=options.bucket_mb, gradient_as_bucket_view=True)
+
+    def measured_speed(self):
+        speed = [Work(self.options.work_library).units_per_second() if self.rank == 0 else None]
+        self.dist.broadcast_object_list(speed)
+        return speed[0]
 
     def iterate(self, variant, number):
         model = self.models[variant]
@@ -146,6 +169,8 @@ class Rank:
         for parameter in model.parameters():
             parameter.grad = None
         start = time.perf_counter()
+        if self.accelerator:
+            self.accelerator.begin()
         model(self.torch.zeros(1, requires_grad=True)).backward()
         seconds = time.perf_counter() - start
         if variant == DDP:
@@ -213,7 +238,7 @@ def be_rank(options):
     shapes = [shape for layer in rank.network["layers"] for _, shape in layer["tensors"]]
     count = sum(max(1, round(math.prod(shape) * options.scale)) for shape in shapes)
     settings = {name: value for name, value in vars(options).items()
-                if name not in ("save", "work_library")}
+                if name not in ("save", "work_library", "meeting")}
     settings["work_units_per_s"] = rank.units_per_second
     outcome = dict(
         environment=dict(ranks=options.ranks, cores=os.cpu_count(), torch=rank.torch.__version__,
@@ -255,7 +280,10 @@ def start_ranks(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work-library", type=pathlib.Path, required=True)
+    parser.add_argument("--work-library", type=pathlib.Path,
+                        help="needed, unless an accelerator computes at a given speed")
+    parser.add_argument("--meeting", type=pathlib.Path,
+                        help="a file that all ranks see, for ranks that mpirun starts")
     parser.add_argument("--network", default="resnet50")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--scale", type=float, default=1)
@@ -265,6 +293,9 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--run-seconds", type=float, default=10)
     parser.add_argument("--bucket-mb", type=float, default=25)
+    parser.add_argument("--first-bucket-mb", type=float, default=1)
+    parser.add_argument("--accelerator", action="store_true",
+                        help="an accelerator computes, and the ranks sleep meanwhile")
     parser.add_argument("--units-per-second", type=float,
                         help="speed of the work loop, measured by another run")
     parser.add_argument("--neighbour-limit", type=float, default=0.1,
@@ -273,15 +304,18 @@ def main():
     parser.add_argument("--save", type=pathlib.Path,
                         help="write all results to this file, as JSON")
     options = parser.parse_args()
-    if RANK_VARIABLE in os.environ:
-        be_rank(options)
-        return 0
+    if not options.work_library and not (options.accelerator and options.units_per_second):
+        parser.error("--work-library is missing; only --accelerator with --units-per-second does "
+                     "without it")
     try:
         import torch.distributed
     except ImportError as missing:
         print(f"ddp_gloo.py: skipped: {missing}", file=sys.stderr)
         return SKIPPED
     del torch
+    if options.meeting or RANK_VARIABLE in os.environ:
+        be_rank(options)
+        return 0
     return start_ranks(options)
 
 

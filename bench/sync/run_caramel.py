@@ -10,7 +10,8 @@ rho is the time of lmdbio:topo's communication alone / the time of computing alo
 and number of hosts, computing takes so long that rho is --fastest-rho at the highest rate. For each
 rho the rate of the hosts' network is searched by a straight line of rho over 1 / rate. Then a cell
 is measured at this rate: all variants, in a random order in each repetition. A variant that the
-build does not know is absent. Options that are not known here go to sync_bench.
+build does not know is absent. Options that are not known here go to sync_bench. With --ddp
+PyTorch's DistributedDataParallel over Gloo trains behind these runs, in the same network.
 
 A cell leaves a file in OUT/cells, and the rates of a network a file in OUT/rates. Nothing whose
 file exists is measured again, so an interrupted measurement continues. Tables of all files go to
@@ -30,6 +31,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from caramel_report import BASELINE, COMPUTING, Cell, Figures, json_of, report  # noqa: E402
+from ddp_gloo import DDP, SKIPPED  # noqa: E402
 from figures import number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
 from sync_bench_job import (NETWORKS, Ranks, check_same_words, medians_of,  # noqa: E402
@@ -37,6 +39,9 @@ from sync_bench_job import (NETWORKS, Ranks, check_same_words, medians_of,  # no
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VARIANTS = f"{COMPUTING},{BASELINE},{BASELINE}+window,lmdbio:horovod:cycle,lmdbio:cache"
+DDP_SCRIPT = pathlib.Path(__file__).resolve().parent / "ddp_gloo.py"
+# The buckets of PyTorch by default. They are scaled like the network.
+DDP_FIRST_BUCKET_MB, DDP_BUCKET_MB = 1, 25
 RATE_STEP = 1000  # scripts/cluster takes whole kbit/s
 RATE_TRIES = 3    # of each rho
 RHO_ERROR_MAX = 0.03
@@ -123,6 +128,25 @@ def cell_words(options, rest, network):
         *rest)]
 
 
+def ddp_words(options, network):
+    """What a cell asks of ddp_gloo.py, but for the computing and the ranks; nothing without
+    --ddp."""
+    if not options.ddp:
+        return []
+    scale = scale_of(options, network)
+    return [str(word) for word in (
+        "--network", network, "--scale", f"{scale:.6g}", "--accelerator",
+        "--first-bucket-mb", f"{DDP_FIRST_BUCKET_MB * scale:.6g}",
+        "--bucket-mb", f"{DDP_BUCKET_MB * scale:.6g}", "--repetitions", options.repetitions,
+        "--warmup", options.warmup, "--iterations", options.iterations,
+        "--run-seconds", options.run_seconds)]
+
+
+def asked_words(options, rest, network):
+    """What a cell asks of all programs."""
+    return [*cell_words(options, rest, network), *ddp_words(options, network)]
+
+
 def computing_words(options, network, rates):
     """sync_bench multiplies --compute-ms by the scale."""
     compute_ms = rates["compute_ms"] / scale_of(options, network)
@@ -130,11 +154,39 @@ def computing_words(options, network, rates):
             "--units-per-second", repr(rates["units_per_second"])]
 
 
-def run_at(options, ranks, rate, words):
-    """Runs sync_bench between hosts of this rate. Returns what it saved."""
+def run_at(options, ranks, rate, words, add=None):
+    """Runs sync_bench between hosts of this rate. Returns what it saved.
+
+    add  is called with an empty folder and what was saved, while the hosts are still up
+    """
     with tempfile.TemporaryDirectory(prefix="lmdbio_caramel_") as folder, \
             ranks.up(str(rate)):
-        return ranks.measure(options.build, words, pathlib.Path(folder))
+        told = ranks.measure(options.build, words, pathlib.Path(folder))
+        if add:
+            add(pathlib.Path(folder), told)
+        return told
+
+
+def add_ddp(options, rates, cell, folder, told):
+    """Runs DistributedDataParallel between hosts that are up, and adds its runs to those of
+    sync_bench; or the reason why it is absent."""
+    words = ddp_words(options, cell.network)
+    if not words:
+        return
+    saved = folder / "ddp.json"
+    code, output = rates.ranks.run(
+        ["-x", "GLOO_SOCKET_IFNAME=eth0", DDP_SCRIPT, *words, "--ranks", cell.hosts,
+         "--meeting", folder / "meeting", "--save", saved,
+         *computing_words(options, cell.network, rates.told)], folder)
+    if code == SKIPPED:
+        told["absent"][DDP] = (output.strip().splitlines() or ["no torch"])[0]
+        return
+    if code != 0:
+        raise Failure(f"ddp_gloo.py ended with {code}:\n{output}")
+    (theirs,) = json.loads(saved.read_text(encoding="utf-8"))["networks"]
+    (network,) = told["networks"]
+    network["runs"] += [run for run in theirs["runs"] if run["variant"] == DDP]
+    network["variants"] += [row for row in theirs["variants"] if row["variant"] == DDP]
 
 
 def median_of(told, variant, kind):
@@ -246,6 +298,8 @@ def modelled_seconds(options, cell):
     alone_count = len(options.variants) - 1 if options.costs else 1
     runs_s = (computing_s + alone_count * alone_s
               + (len(options.variants) - 1) * train_s) * iterations
+    if options.ddp:
+        runs_s += (computing_s + train_s) * iterations + JOB_SECONDS / options.repetitions
     rates_s = 2 * (JOB_SECONDS + alone_s * iterations)
     return (rates_s + JOB_SECONDS
             + options.repetitions * (runs_s + RUN_SECONDS * (alone_count + len(options.variants))))
@@ -266,10 +320,12 @@ def measure_cell(options, rest, rates, cell):
     rate, rate_rho = rates.find(cell.rho)
     words = cell_words(options, rest, cell.network)
     told = run_at(options, rates.ranks, rate,
-                  [*words, *computing_words(options, cell.network, rates.told)])
+                  [*words, *computing_words(options, cell.network, rates.told)],
+                  lambda folder, told: add_ddp(options, rates, cell, folder, told))
     for variant, kind in ((COMPUTING, "train"), (BASELINE, "train"), (BASELINE, "alone")):
         median_of(told, variant, kind)
-    told = dict(cell=vars(cell), asked=words, variants=options.variants, rate=rate,
+    told = dict(cell=vars(cell), asked=asked_words(options, rest, cell.network),
+                variants=[*options.variants, *([DDP] if options.ddp else [])], rate=rate,
                 rate_rho=rate_rho, seconds=round(time.monotonic() - began, 1), **told)
     write_json(path_of(options, cell), told)
     return told
@@ -281,7 +337,7 @@ def measure(options, rest, found):
     for cell in cells:
         if cell in found:
             check_same_words(path_of(options, cell), found[cell]["asked"],
-                             cell_words(options, rest, cell.network))
+                             asked_words(options, rest, cell.network))
     missing = [cell for cell in cells if cell not in found]
     rates = {cell.group: Rates(options, rest, cell.group) for cell in missing}
     print(f"# {len(cells)} cells of {len(options.variants)} variants, "
@@ -344,6 +400,8 @@ def parse_options():
                         help="cores of this machine compute, and no accelerator")
     parser.add_argument("--costs", action="store_true",
                         help="measure the communication of each variant alone, too")
+    parser.add_argument("--ddp", action="store_true",
+                        help=f"measure {DDP}, too, with buckets that are scaled like the network")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=6,
                         help="iterations before the measured ones; plans are made in them")
@@ -364,6 +422,8 @@ def parse_options():
         parser.error(f"--gradient-mb {options.gradient_mb:g} is out of range; expected above 0")
     if options.repetitions < 1:
         parser.error(f"--repetitions {options.repetitions} is out of range; expected 1 or more")
+    if options.ddp and options.processor:
+        parser.error("--ddp goes with an accelerator; leave out --processor")
     options.build, options.out = options.build.resolve(), options.out.resolve()
     return options, rest
 
