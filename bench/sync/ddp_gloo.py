@@ -29,7 +29,7 @@ SKIPPED = 77
 DDP = "torch-ddp-gloo"
 RANK_VARIABLE = "SYNC_BENCH_RANK"
 INIT_VARIABLE = "SYNC_BENCH_INIT"
-MPI_RANK_VARIABLE = "OMPI_COMM_WORLD_RANK"
+MPI_RANK_VARIABLE, MPI_SIZE_VARIABLE = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
 ITERATIONS_MIN = 5
 
 
@@ -307,6 +307,10 @@ def main():
     if not options.work_library and not (options.accelerator and options.units_per_second):
         parser.error("--work-library is missing; only --accelerator with --units-per-second does "
                      "without it")
+    if options.meeting:
+        if MPI_RANK_VARIABLE not in os.environ:
+            parser.error("--meeting goes with ranks that mpirun of Open MPI starts")
+        options.ranks = int(os.environ[MPI_SIZE_VARIABLE])
     try:
         import torch.distributed
     except ImportError as missing:

@@ -175,8 +175,8 @@ def add_ddp(options, rates, cell, folder, told):
         return
     saved = folder / "ddp.json"
     code, output = rates.ranks.run(
-        ["-x", "GLOO_SOCKET_IFNAME=eth0", DDP_SCRIPT, *words, "--ranks", cell.hosts,
-         "--meeting", folder / "meeting", "--save", saved,
+        ["-x", "GLOO_SOCKET_IFNAME=eth0", DDP_SCRIPT, *words, "--meeting",
+         folder / "meeting", "--save", saved,
          *computing_words(options, cell.network, rates.told)], folder)
     if code == SKIPPED:
         told["absent"][DDP] = (output.strip().splitlines() or ["no torch"])[0]
