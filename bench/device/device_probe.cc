@@ -37,6 +37,8 @@ constexpr const char* kRivalQuestion = "Q9";
 constexpr uint64_t kWindowBytesMax = 64 << 20;  // windows of MPI lie in /dev/shm
 constexpr double kRivalSecondsMax = 75;
 constexpr double kTrialSecondsMin = 1;
+// For the end of a process that has closed its pipe.
+constexpr double kEndSecondsMax = 2;
 
 struct ProbeOptions {
   TrialOptions trial;
@@ -186,6 +188,8 @@ class ProbeRun {
     if (end == SupervisedEnd::kInterrupted) return Interrupted();
     if (told.reason) return Fail(std::move(*told.reason));
     if (!told.facts.is_null()) return {};
+    // A process that is killed closes its pipe a moment before it can be waited for.
+    if (end == SupervisedEnd::kEnded) Supervise(holder_, nullptr, kEndSecondsMax);
     const char* const what = end == SupervisedEnd::kLate ? "does not answer in time" : "fails";
     return Fail(ErrorCode::kInternal,
                 fmt::format("GPU {}: the driver {} (its process: {})", options_.trial.ordinal, what,
