@@ -34,7 +34,6 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/allreduce_ways.h"
-#include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/sync/over_wire/wire_search.h"
 
@@ -254,12 +253,7 @@ void Report(const AllReduceOptions& options, const WaySet& set) {
     if (Rank() == 0) PrintRow(bytes, set.ways, times, report["rows"]);
     bytes *= bytes < 1024 ? 8 : 4;
   }
-  if (Rank() == 0 && !options.json_path.empty()) {
-    const std::string text = report.dump(2) + "\n";
-    const auto written =
-        file::WriteFileAtomically(options.json_path, std::as_bytes(std::span(text)));
-    if (!written) Die(written.error().message());
-  }
+  if (Rank() == 0 && !options.json_path.empty()) WriteReport(report, options.json_path);
 }
 
 void Run(const AllReduceOptions& options) {

@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <span>
 #include <thread>
+
+#include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::bench {
 
@@ -30,6 +33,12 @@ void ParseOptions(int argc, char** argv, const boost::program_options::options_d
   } catch (const po::error& error) {
     Die(error.what());
   }
+}
+
+void WriteReport(const nlohmann::json& report, const std::string& path) {
+  const std::string text = report.dump(2) + "\n";
+  const auto written = file::WriteFileAtomically(path, std::as_bytes(std::span(text)));
+  if (!written) Die(written.error().message());
 }
 
 int RankCount() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <boost/program_options.hpp>
+#include <nlohmann/json.hpp>
 
 #include "lmdbio/base/status.h"
 
@@ -23,6 +24,9 @@ T OrDie(Result<T> result) {
 // Collective. Stores the options that are given. Prints the help on rank 0 and ends the program if
 // `help` is among them, and dies of a wrong one.
 void ParseOptions(int argc, char** argv, const boost::program_options::options_description& known);
+
+// Writes the figures of a program to a file; dies if that fails.
+void WriteReport(const nlohmann::json& report, const std::string& path);
 
 // Of MPI_COMM_WORLD.
 int Rank();

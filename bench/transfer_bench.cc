@@ -32,7 +32,6 @@
 
 #include "bench/mpi_rank.h"
 #include "bench/spread.h"
-#include "lmdbio/file/source/small_file.h"
 #include "lmdbio/ranks/health/job_health.h"
 #include "lmdbio/ranks/mpi/mpi_group.h"
 #include "lmdbio/sync/schedule/transfer_model.h"
@@ -246,10 +245,7 @@ void Run(const TransferOptions& options) {
   const Errors errors = PrintRows(sizes, model, line, report["rows"]);
   fmt::print("errors without sign: of untried sizes {}; of tried ones {}; of the line {}\n",
              ErrorText(errors.untried), ErrorText(errors.tried), ErrorText(errors.line));
-  if (options.json_path.empty()) return;
-  const std::string text = report.dump(2) + "\n";
-  const auto written = file::WriteFileAtomically(options.json_path, std::as_bytes(std::span(text)));
-  if (!written) Die(written.error().message());
+  if (!options.json_path.empty()) WriteReport(report, options.json_path);
 }
 
 }  // namespace
