@@ -33,6 +33,7 @@ class NamedTimes {
   // Requires: is_steady(). A name of the constructor
   TensorTimes TimesOf(std::string_view name) const;
   int64_t length_ns() const { return times_.length_ns(); }
+  int64_t spread_ns() const { return times_.spread_ns(); }
 
  private:
   struct NamedTensor {

@@ -115,6 +115,7 @@ std::optional<Request> PlanLearner::TakeProposal(uint64_t epoch,
       proposal.times.push_back(timing_->TimesOf(seen.tensor.name));
     }
     proposal.length_ns = timing_->length_ns();
+    proposal.spread_ns = timing_->spread_ns();
   }
   if (is_timed()) proposal.samples = std::move(samples);
   Request request;
@@ -143,10 +144,12 @@ Result<TimedPlan> PlanLearner::Adopt(const Request& agreed) const {
     tensors[i].needs_up_to = int64_t{proposal->needs[i]} - 1;
   }
   if (!is_timed()) return TimedPlan{.plan = Plan::FromOrder(tensors, options_, proposal->epoch)};
-  return MakeTimedPlan(
-      tensors,
-      {.times = proposal->times, .length_ns = proposal->length_ns, .samples = proposal->samples},
-      options_, proposal->epoch);
+  return MakeTimedPlan(tensors,
+                       {.times = proposal->times,
+                        .length_ns = proposal->length_ns,
+                        .spread_ns = proposal->spread_ns,
+                        .samples = proposal->samples},
+                       options_, proposal->epoch);
 }
 
 bool PlanLearner::at_boundary() const {

@@ -8,9 +8,9 @@
 namespace lmdbio::sync {
 namespace {
 
-constexpr uint32_t kProposalVersion = 2;
+constexpr uint32_t kProposalVersion = 3;
 constexpr size_t kVersionBytes = 4;
-constexpr size_t kHeadBytes = 40;
+constexpr size_t kHeadBytes = 48;
 constexpr size_t kNeedBytes = 4;
 constexpr size_t kTimesBytes = 16;
 constexpr size_t kSampleBytes = 16;
@@ -43,6 +43,20 @@ class ProposalReader {
 
 bool IsTime(int64_t ns) { return ns >= 0 && ns <= kTimeMaxNs; }
 
+Result<std::vector<TransferSample>> ReadSamples(ProposalReader& reader, uint64_t count) {
+  std::vector<TransferSample> samples(count);
+  for (TransferSample& sample : samples) {
+    sample.bytes = reader.Get(8);
+    sample.ns = reader.GetTime();
+    if (!IsTime(sample.ns)) {
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("plan proposal: a transfer of {} bytes took {} ns", sample.bytes, sample.ns));
+    }
+  }
+  return samples;
+}
+
 }  // namespace
 
 std::vector<std::byte> WriteProposal(const PlanProposal& proposal) {
@@ -56,6 +70,7 @@ std::vector<std::byte> WriteProposal(const PlanProposal& proposal) {
   Put(bytes, proposal.times.size(), 4);
   Put(bytes, proposal.samples.size(), 4);
   Put(bytes, static_cast<uint64_t>(proposal.length_ns), 8);
+  Put(bytes, static_cast<uint64_t>(proposal.spread_ns), 8);
   for (const uint32_t need : proposal.needs) Put(bytes, need, kNeedBytes);
   for (const TensorTimes& times : proposal.times) {
     Put(bytes, static_cast<uint64_t>(times.ready_ns), 8);
@@ -90,6 +105,7 @@ Result<PlanProposal> ReadProposal(Bytes bytes) {
     time_count = reader.Get(4);
     sample_count = reader.Get(4);
     proposal.length_ns = reader.GetTime();
+    proposal.spread_ns = reader.GetTime();
   }
   if (bytes.size() !=
       kHeadBytes + kNeedBytes * count + kTimesBytes * time_count + kSampleBytes * sample_count) {
@@ -99,12 +115,15 @@ Result<PlanProposal> ReadProposal(Bytes bytes) {
                             bytes.size(), count, time_count, sample_count));
   }
   const bool are_counts_right = (time_count == 0 || time_count == count) &&
-                                sample_count <= kSamplesMax && IsTime(proposal.length_ns);
+                                sample_count <= kSamplesMax && IsTime(proposal.length_ns) &&
+                                IsTime(proposal.spread_ns);
   if (!are_counts_right) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("plan proposal: {} tensors, {} of them with times, {} transfers and "
-                            "{} ns; expected times of all or none, and at most {} transfers",
-                            count, time_count, sample_count, proposal.length_ns, kSamplesMax));
+                            "{} ns, {} ns longer; expected times of all or none, and at most {} "
+                            "transfers",
+                            count, time_count, sample_count, proposal.length_ns, proposal.spread_ns,
+                            kSamplesMax));
   }
   for (uint64_t i = 0; i < count; ++i) {
     const auto need = static_cast<uint32_t>(reader.Get(kNeedBytes));
@@ -126,17 +145,7 @@ Result<PlanProposal> ReadProposal(Bytes bytes) {
     }
     proposal.times.push_back(times);
   }
-  for (uint64_t i = 0; i < sample_count; ++i) {
-    TransferSample sample;
-    sample.bytes = reader.Get(8);
-    sample.ns = reader.GetTime();
-    if (!IsTime(sample.ns)) {
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("plan proposal: a transfer of {} bytes took {} ns", sample.bytes, sample.ns));
-    }
-    proposal.samples.push_back(sample);
-  }
+  LMDBIO_TRY(proposal.samples, ReadSamples(reader, sample_count));
   return proposal;
 }
 
@@ -173,6 +182,7 @@ Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b) {
     merged.times[i].due_ns = std::min(merged.times[i].due_ns, other.times[i].due_ns);
   }
   merged.length_ns = std::max(merged.length_ns, other.length_ns);
+  merged.spread_ns = std::max(merged.spread_ns, other.spread_ns);
   if (!merged.samples.empty() && !other.samples.empty()) {
     return Fail(ErrorCode::kInvalidArgument, "two plan proposals have times of transfers");
   }

@@ -22,6 +22,7 @@ struct PlanProposal {
   // Of plans by time; empty if the times of a rank are unknown.
   std::vector<TensorTimes> times = {};       // [tensors] or empty
   int64_t length_ns = 0;                     // of an iteration
+  int64_t spread_ns = 0;                     // most iterations are longer by at most this
   std::vector<TransferSample> samples = {};  // of rank 0; empty on other ranks
 };
 
@@ -35,7 +36,8 @@ Status CheckSameProposal(const PlanProposal& a, const PlanProposal& b);
 
 // Merges the proposals of two ranks: of each tensor the larger of the two needs, the later of the
 // times at which it is ready, and the earlier of those at which it is due; the longer of the two
-// iterations. There are times if both have them. The operation is associative and commutative.
+// iterations, and the larger of their spreads. There are times if both have them. The operation is
+// associative and commutative.
 // Errors: kInvalidArgument  malformed bytes, proposals for different plans, or two with samples
 Result<std::vector<std::byte>> MergeProposals(Bytes a, Bytes b);
 

@@ -25,7 +25,8 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
   is_following_ = true;
   if (!trial_.empty() && plan.forecast && plan.model) {
     const ExpectedIteration expected{.length_ns = plan.forecast->iteration_ns,
-                                     .computing_ns = plan.forecast->computing_ns};
+                                     .computing_ns = plan.forecast->computing_ns,
+                                     .spread_ns = plan.forecast->spread_ns};
     const uint32_t doublings = std::min(wrong_count_, kDoublingsMax);
     watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
   }

@@ -224,6 +224,7 @@ TimedPlan MakeTimedPlan(const std::vector<OrderedTensor>& tensors, const Iterati
   const std::vector<TransferUnit> buckets = UnitsOf(by_arrival.plan, tensors, timed);
   PlanForecast forecast;
   forecast.computing_ns = facts.length_ns;
+  forecast.spread_ns = facts.spread_ns;
   forecast.bound_ns = LowerBound(schedule.units, facts.length_ns, *model);
   forecast.iteration_ns = schedule.iteration_ns;
   forecast.arrival_ns =

@@ -20,6 +20,7 @@ namespace lmdbio::sync {
 struct IterationFacts {
   std::vector<TensorTimes> times;       // [tensors]; empty: they are not known
   int64_t length_ns = 0;                // on the program clock
+  int64_t spread_ns = 0;                // most iterations are longer by at most this
   std::vector<TransferSample> samples;  // times of calls
 };
 
@@ -29,6 +30,7 @@ struct PlanForecast {
   int64_t arrival_ns = 0;    // of the plan in the order of arrival
   int64_t bound_ns = 0;      // no plan takes less
   int64_t computing_ns = 0;  // if calls took no time
+  int64_t spread_ns = 0;     // most iterations are longer by at most this, because of the program
   uint64_t step_count = 0;
   bool is_by_arrival = false;  // the order of arrival is as good, and was chosen
 

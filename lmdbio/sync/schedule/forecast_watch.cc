@@ -1,5 +1,7 @@
 #include "lmdbio/sync/schedule/forecast_watch.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "lmdbio/sync/schedule/predict.h"
@@ -9,9 +11,11 @@ namespace {
 
 using ForecastFault = WrongForecast::ForecastFault;
 
-// By division, because the product may overflow.
+// 15 %. By division, because the product may overflow.
+int64_t SlackOf(int64_t expected_ns) { return expected_ns / 20 * 3; }
+
 bool IsFarFrom(int64_t length_ns, int64_t expected_ns) {
-  const int64_t slack_ns = expected_ns / 20 * 3;  // 15 %
+  const int64_t slack_ns = SlackOf(expected_ns);
   return length_ns - expected_ns > slack_ns || expected_ns - length_ns > slack_ns;
 }
 
@@ -81,9 +85,13 @@ ForecastFault ForecastWatch::FaultOfWrong() const {
 }
 
 bool ForecastWatch::IsWrong(const CallSums& calls, int64_t length_ns) const {
-  if (calls.are_slow()) return IsWorthIt(expected_.length_ns, length_ns);
-  if (calls.are_fast()) return IsWorthIt(expected_.computing_ns, length_ns);
+  if (calls.are_slow()) return IsWorthIt(WithSpread(expected_.length_ns), length_ns);
+  if (calls.are_fast()) return IsWorthIt(WithSpread(expected_.computing_ns), length_ns);
   return IsFarFrom(length_ns, expected_.length_ns);
+}
+
+int64_t ForecastWatch::WithSpread(int64_t ns) const {
+  return AddNs(ns, std::min(expected_.spread_ns, SlackOf(expected_.length_ns)));
 }
 
 std::string WrongForecast::Text() const {

@@ -17,6 +17,7 @@ namespace lmdbio::sync {
 struct ExpectedIteration {
   int64_t length_ns = 0;
   int64_t computing_ns = 0;  // if calls took no time
+  int64_t spread_ns = 0;     // most iterations are longer by at most this, because of the program
 };
 
 // Whether ranks may have been late for a call.
@@ -47,10 +48,13 @@ struct WrongForecast {
 
 // Compares the iterations of a plan with its forecast. An iteration is wrong if
 //
-//  - most calls take more than 1.25 of the model, and the iteration more than 1.02 of its length:
-//    else calls delay nothing, and no plan can gain
-//  - most calls take less than 0.8 of the model, and the iteration more than 1.02 of computing
+//  - most calls take more than 1.25 of the model, and the iteration more than 1.02 of its length
+//    and spread: else calls delay nothing, and no plan can gain
+//  - most calls take less than 0.8 of the model, and the iteration more than 1.02 of computing and
+//    spread
 //  - otherwise, if the iteration is more than 15 % longer or shorter
+//
+// Of the spread, at most 15 % of the length count.
 //
 // Most calls are those of more than half of the predicted time. Calls that go on with a tensor
 // count, if they are a quarter of it, because no rank can be late for them. Otherwise all count.
@@ -90,6 +94,7 @@ class ForecastWatch {
     void Add(const CallSums& other);
   };
   bool IsWrong(const CallSums& calls, int64_t length_ns) const;
+  int64_t WithSpread(int64_t ns) const;
   WrongForecast::ForecastFault FaultOfWrong() const;
 
   TransferModel model_;

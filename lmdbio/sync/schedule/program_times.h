@@ -73,6 +73,9 @@ class ProgramTimes {
   std::vector<TensorTimes> tensors() const;
   // From the begin of an iteration to that of the next one. Requires: iteration_count() > 0
   int64_t length_ns() const;
+  // Of the last 5 iterations, four were longer than length_ns() by at most this; all, if there are
+  // fewer. Requires: iteration_count() > 0
+  int64_t spread_ns() const;
 
  private:
   struct TimedIteration {

@@ -22,12 +22,13 @@ PlanProposal RandomProposal(Random& random, size_t tensor_count) {
     proposal.times.push_back({ready_ns, ready_ns + static_cast<int64_t>(random.Below(1000))});
   }
   proposal.length_ns = static_cast<int64_t>(random.Below(5000));
+  proposal.spread_ns = static_cast<int64_t>(random.Below(5000));
   return proposal;
 }
 
 bool AreSame(const PlanProposal& a, const PlanProposal& b) {
   return a.epoch == b.epoch && a.digest == b.digest && a.needs == b.needs && a.times == b.times &&
-         a.length_ns == b.length_ns && a.samples == b.samples;
+         a.length_ns == b.length_ns && a.spread_ns == b.spread_ns && a.samples == b.samples;
 }
 
 TEST_CASE("A proposal is read as it was written", "[proposal]") {
@@ -57,6 +58,7 @@ TEST_CASE("The latest ready time and the earliest due time of all ranks hold", "
         expected.times[i].due_ns = std::min(expected.times[i].due_ns, one.times[i].due_ns);
       }
       expected.length_ns = std::max(expected.length_ns, one.length_ns);
+      expected.spread_ns = std::max(expected.spread_ns, one.spread_ns);
     }
     expected.samples = ranks[2].samples;
     if (random.Below(4) == 0) {
@@ -102,6 +104,9 @@ TEST_CASE("Damaged bytes of a proposal are refused", "[proposal]") {
   wrong = proposal;
   wrong.length_ns = -5;
   CHECK(refuses(wrong, "-5 ns"));
+  wrong = proposal;
+  wrong.spread_ns = -7;
+  CHECK(refuses(wrong, "-7 ns longer"));
   wrong = proposal;
   wrong.needs[1] = 2;
   CHECK(refuses(wrong, "tensor 1 needs 1, which is not before it"));

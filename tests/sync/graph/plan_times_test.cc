@@ -65,6 +65,18 @@ TEST_CASE("In a slower network the trial is corrected by the calls of rounds", "
   CHECK(times.Samples() == Samples{{1000, 3000}, {4000, 12'000}, {16'000, 48'000}});
 }
 
+TEST_CASE("The spread of the program's iterations is known to the watch", "[plan_times]") {
+  TimedPlan plan = PlanWithForecast(1);
+  plan.forecast->spread_ns = 1000;
+  PlanTimes times(kPlanTrial);
+  times.OnPlan(plan);
+  int64_t now_ns = 5;
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(IsWrongAfter(times, now_ns, 11'000, 5'000));
+  CHECK_FALSE(IsWrongAfter(times, now_ns, 11'221, 5'000));
+  CHECK_FALSE(IsWrongAfter(times, now_ns, 11'221, 5'000));
+  CHECK(IsWrongAfter(times, now_ns, 11'221, 5'000));
+}
+
 TEST_CASE("In a faster network the trial is corrected, too", "[plan_times]") {
   PlanTimes times(kPlanTrial);
   times.OnPlan(PlanWithForecast(1));

@@ -79,6 +79,25 @@ TEST_CASE("A plan by time is proposed when the times of five iterations are know
   REQUIRE_FALSE(learner.TakeProposal(2, {}));
 }
 
+TEST_CASE("A proposal tells by how much iterations differ", "[timed_learner]") {
+  PlanLearner learner(Timed());
+  TimedProgram program(learner);
+  std::optional<Request> proposal;
+  for (int count = 0; count < 50 && !proposal; ++count) {
+    program.Iterate(3 * (count % 2));  // 48 ns or 51, from submission to submission
+    proposal = learner.TakeProposal(1, kSamples);
+  }
+  REQUIRE(proposal);
+  const auto read = ReadProposal(proposal->extra);
+  REQUIRE(read);
+  CHECK(read->length_ns == 48);
+  CHECK(read->spread_ns == 3);
+  const auto adopted = learner.Adopt(*proposal);
+  REQUIRE(adopted);
+  REQUIRE(adopted->forecast);
+  CHECK(adopted->forecast->spread_ns == 3);
+}
+
 // The first tensor of an iteration is done before the others are submitted. Their next submissions
 // are of the same iteration, from which no times are taken yet.
 TEST_CASE("Times begin with a whole iteration", "[timed_learner]") {

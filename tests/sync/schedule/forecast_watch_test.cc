@@ -26,9 +26,10 @@ using WatchedCalls = std::vector<WatchedCall>;
 // of them are computing.
 class WatchedPlan {
  public:
-  explicit WatchedPlan(uint32_t wrong_in_row = ForecastWatch::kWrongInRow)
-      : watch_(*TransferModel::FromPoints({{500, 500}, {2000, 2000}}),
-               {.length_ns = 10'000, .computing_ns = 8'000}, wrong_in_row) {
+  explicit WatchedPlan(uint32_t wrong_in_row = ForecastWatch::kWrongInRow,
+                       const ExpectedIteration& expected = {.length_ns = 10'000,
+                                                            .computing_ns = 8'000})
+      : watch_(*TransferModel::FromPoints({{500, 500}, {2000, 2000}}), expected, wrong_in_row) {
     watch_.OnIterationEnd(now_ns_);
   }
 
@@ -79,6 +80,28 @@ TEST_CASE("Each limit of a forecast holds to the nanosecond", "[forecast_watch]"
   // As predicted, but the iteration is not.
   CHECK(FaultAfter(11'501, 1250) == ForecastFault::kLongerProgram);
   CHECK(FaultAfter(8'499, 800) == ForecastFault::kShorterProgram);
+}
+
+TEST_CASE("The spread of the program's iterations is no fault of the network", "[forecast_watch]") {
+  const auto fault_of = [](int64_t spread_ns, int64_t length_ns, int64_t call_ns) {
+    const ExpectedIteration expected{
+        .length_ns = 10'000, .computing_ns = 8'000, .spread_ns = spread_ns};
+    WatchedPlan plan(ForecastWatch::kWrongInRow, expected);
+    for (int i = 0; i < 3; ++i) plan.Iterate(length_ns, call_ns);
+    return FaultOf(plan);
+  };
+  CHECK(fault_of(1000, 11'220, 1251) == std::nullopt);
+  CHECK(fault_of(1000, 11'221, 1251) == ForecastFault::kSlowerNetwork);
+  CHECK(fault_of(1000, 9'180, 799) == std::nullopt);
+  CHECK(fault_of(1000, 9'181, 799) == ForecastFault::kFasterNetwork);
+  // 15 % of the forecast at most.
+  CHECK(fault_of(1'000'000, 11'730, 1251) == std::nullopt);
+  CHECK(fault_of(1'000'000, 11'731, 1251) == ForecastFault::kSlowerNetwork);
+  CHECK(fault_of(1'000'000, 9'690, 799) == std::nullopt);
+  CHECK(fault_of(1'000'000, 9'691, 799) == ForecastFault::kFasterNetwork);
+  // With calls as predicted, it does not count.
+  CHECK(fault_of(1'000'000, 11'501, 1250) == ForecastFault::kLongerProgram);
+  CHECK(fault_of(1'000'000, 8'499, 800) == ForecastFault::kShorterProgram);
 }
 
 TEST_CASE("A finding has the numbers of the wrong iterations", "[forecast_watch]") {

@@ -66,6 +66,29 @@ TEST_CASE("The times are the least of the last 5 iterations", "[schedule]") {
   CHECK(times.length_ns() == 103);
 }
 
+TEST_CASE("The spread is that of all but the longest of the last 5 iterations", "[schedule]") {
+  ProgramTimes times(3);
+  int64_t now_ns = 0;
+  const auto play = [&](int64_t delay_ns) {
+    PlayIteration(times, now_ns, delay_ns);
+    now_ns += 100 + delay_ns;
+  };
+  play(50);
+  play(3);
+  CHECK(times.spread_ns() == 0);
+  play(8);
+  CHECK(times.spread_ns() == 47);  // of 150 and 103
+  play(4);
+  play(5);
+  CHECK(times.spread_ns() == 47);  // four iterations are complete
+  play(6);
+  CHECK(times.spread_ns() == 5);  // of 103 and 108
+  play(90);
+  CHECK(times.spread_ns() == 3);  // of 103 and 106; the first iteration does not count any more
+  play(0);
+  CHECK(times.spread_ns() == 4);  // of 104 and 108, with 190
+}
+
 TEST_CASE("A tensor may be due in the next iteration", "[schedule]") {
   ProgramTimes times(2);
   for (int64_t begin_ns = 0; begin_ns < 600; begin_ns += 100) {
