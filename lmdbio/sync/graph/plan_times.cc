@@ -17,6 +17,7 @@ void PlanTimes::OnTransfer(const TransferSample& transfer, int64_t end_ns, Trans
 }
 
 std::vector<TransferSample> PlanTimes::Samples() const {
+  if (wants_arrival()) return {};
   return log_.Merge(is_trial_old_ ? log_.Correct(trial_) : trial_);
 }
 
@@ -29,6 +30,7 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
                                      .spread_ns = plan.forecast->spread_ns};
     const uint32_t doublings = std::min(wrong_count_, kDoublingsMax);
     watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
+    forecast_ = plan.forecast;
   }
   std::string text = fmt::format("plan {} {}", epoch_, plan.Text());
   const std::lock_guard lock(mutex_);
@@ -36,6 +38,7 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
 }
 
 bool PlanTimes::OnIterationEnd(int64_t now_ns) {
+  if (wants_arrival()) return ++arrival_count_ >= kArrivalIterations;
   if (!watch_) return false;
   watch_->OnIterationEnd(now_ns);
   return watch_->wrong().has_value();
@@ -43,16 +46,15 @@ bool PlanTimes::OnIterationEnd(int64_t now_ns) {
 
 // The calls of the plan are not logged, and those before it may be of another network.
 bool PlanTimes::OnAbandoned() {
-  using ForecastFault = WrongForecast::ForecastFault;
   const std::optional<ForecastWatch> watch = std::exchange(watch_, std::nullopt);
   is_following_ = false;
   log_.Clear();
   const bool is_wrong = watch && watch->wrong();
-  if (is_wrong) {
-    const ForecastFault fault = watch->wrong()->fault;
-    ++wrong_count_;
-    is_trial_old_ = is_trial_old_ || fault == ForecastFault::kSlowerNetwork ||
-                    fault == ForecastFault::kFasterNetwork;
+  if (is_wrong) NoteWrong(*watch->wrong());
+  if (arrival_count_ >= kArrivalIterations) {
+    vain_count_ = 0;
+    wrong_count_ = 0;
+    arrival_count_ = 0;
   }
   const std::lock_guard lock(mutex_);
   text_ = fmt::format("plan {} was abandoned, and another one is learned", epoch_);
@@ -61,6 +63,18 @@ bool PlanTimes::OnAbandoned() {
         fmt::format("the forecast of plan {} was wrong: {}", epoch_, watch->wrong()->Text());
   }
   return is_wrong;
+}
+
+void PlanTimes::NoteWrong(const WrongForecast& wrong) {
+  using ForecastFault = WrongForecast::ForecastFault;
+  ++wrong_count_;
+  is_trial_old_ = is_trial_old_ || wrong.fault == ForecastFault::kSlowerNetwork ||
+                  wrong.fault == ForecastFault::kFasterNetwork;
+  vain_count_ = HasGainedNothing(wrong) ? vain_count_ + 1 : 0;
+}
+
+bool PlanTimes::HasGainedNothing(const WrongForecast& wrong) const {
+  return wrong.is_from_begin && wrong.mean_length_ns >= forecast_->arrival_ns;
 }
 
 std::string PlanTimes::Text() const {

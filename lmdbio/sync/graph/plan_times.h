@@ -21,11 +21,19 @@ namespace lmdbio::sync {
 // forecast was wrong, the next one must be wrong for twice as many iterations. So ranks do not
 // learn for ever in a network that no model fits.
 //
+// A plan has gained nothing if its iterations were longer than predicted from its begin, and no
+// shorter than those of the order of arrival were predicted. After two such plans in a row, the
+// next one is by arrival. It is not watched, and declined after some time, to try again.
+//
 // Threads: one at a time, except Text and WrongText.
 class PlanTimes {
  public:
   // The number of wrong iterations doubles so often.
   static constexpr uint32_t kDoublingsMax = 8;
+  // Plans in a row that gain nothing.
+  static constexpr uint32_t kVainPlansMax = 2;
+  // Iterations in the order of arrival after these.
+  static constexpr uint64_t kArrivalIterations = 1000;
 
   // trial  the times of calls before the training; empty on ranks whose times are not used
   explicit PlanTimes(std::vector<TransferSample> trial) : trial_(std::move(trial)) {}
@@ -35,14 +43,16 @@ class PlanTimes {
   void OnTransfer(const TransferSample& transfer, int64_t end_ns, TransferStart start);
   // For a proposal: the times of calls of the training, and those of the trial for other sizes.
   // After a plan in a slower or faster network the trial is old. Then its times are multiplied by
-  // what calls of the training take against it.
+  // what calls of the training take against it. Empty if the plan is to be by arrival, because
+  // plans have gained nothing.
   std::vector<TransferSample> Samples() const;
 
   // The ranks follow this plan from now on.
   void OnPlan(const TimedPlan& plan);
   // All steps of an iteration of the plan were made.
   // now_ns  of a steady clock
-  // Returns: whether the forecast is wrong, so that this rank declines the plan
+  // Returns: whether this rank declines the plan: its forecast is wrong, or a plan by time is to be
+  //   tried again
   bool OnIterationEnd(int64_t now_ns);
   // All ranks have abandoned the plan.
   // Returns: whether this rank has found its forecast wrong; WrongText tells why
@@ -55,14 +65,21 @@ class PlanTimes {
   std::string WrongText() const;
 
  private:
+  bool wants_arrival() const { return vain_count_ >= kVainPlansMax; }
+  bool HasGainedNothing(const WrongForecast& wrong) const;
+  void NoteWrong(const WrongForecast& wrong);
+
   const std::vector<TransferSample> trial_;
   TransferLog log_;
   std::optional<int64_t> last_end_ns_;  // of a call; none: it was the trial
   bool is_trial_old_ = false;           // the network was slower or faster than in a plan
   uint64_t epoch_ = 0;                  // of the last plan
   bool is_following_ = false;
-  std::optional<ForecastWatch> watch_;  // none: nothing is predicted
-  uint32_t wrong_count_ = 0;            // plans whose forecast was wrong
+  std::optional<PlanForecast> forecast_;  // of the plan that is watched
+  std::optional<ForecastWatch> watch_;    // none: nothing is predicted
+  uint32_t wrong_count_ = 0;              // plans whose forecast was wrong
+  uint32_t vain_count_ = 0;               // of these the last ones, which gained nothing
+  uint64_t arrival_count_ = 0;            // iterations in the order of arrival because of that
   mutable std::mutex mutex_;
   std::string text_ = "plans by time: none yet";
   std::string wrong_text_;

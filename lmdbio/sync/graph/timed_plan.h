@@ -21,7 +21,7 @@ struct IterationFacts {
   std::vector<TensorTimes> times;       // [tensors]; empty: they are not known
   int64_t length_ns = 0;                // on the program clock
   int64_t spread_ns = 0;                // most iterations are longer by at most this
-  std::vector<TransferSample> samples;  // times of calls
+  std::vector<TransferSample> samples;  // of calls; empty: rank 0 wants the order of arrival
 };
 
 // The times that are expected of a plan.
@@ -49,8 +49,8 @@ struct TimedPlan {
   std::string Text() const;
 };
 
-// Makes a plan by options.order. Without times or a model, with tensor groups, and if the order of
-// arrival is predicted to be as good, it is Plan::FromOrder.
+// Makes a plan by options.order. Without times, samples or a model, with tensor groups, and if the
+// order of arrival is predicted to be as good, it is Plan::FromOrder.
 //
 // kSplit has the buckets of Plan::FromOrder. First all of them are reduced, in the order of
 // arrival. Then those on the host are gathered, in the order in which the program needs them, or

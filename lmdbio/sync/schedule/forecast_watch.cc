@@ -42,6 +42,7 @@ void ForecastWatch::OnIterationEnd(int64_t now_ns) {
   CallSums calls = std::exchange(going_on_, {});
   const CallSums meeting = std::exchange(meeting_, {});
   if (!is_whole) return;
+  ++iteration_count_;
   const int64_t all_expected_ns = AddNs(calls.expected_ns, meeting.expected_ns);
   const bool may_be_late = 3 * calls.expected_ns < meeting.expected_ns;
   if (may_be_late) calls.Add(meeting);
@@ -58,9 +59,11 @@ void ForecastWatch::OnIterationEnd(int64_t now_ns) {
   if (++wrong_count_ < wrong_in_row_) return;
   wrong_ = {.fault = FaultOfWrong(),
             .may_be_late = may_be_late,
+            .is_from_begin = iteration_count_ <= uint64_t{2} * wrong_count_,
             .iteration_count = wrong_count_,
             .expected_ns = expected_.length_ns,
             .length_ns = length_ns,
+            .mean_length_ns = AddNs(expected_.length_ns, wrong_longer_ns_ / wrong_count_),
             .expected_calls_ns = wrong_calls_.expected_ns,
             .calls_ns = wrong_calls_.taken_ns};
 }

@@ -36,9 +36,11 @@ struct WrongForecast {
   };
   ForecastFault fault = ForecastFault::kLongerProgram;
   bool may_be_late = false;      // no slice tells a slower network from a late rank
+  bool is_from_begin = false;    // at most as many iterations before these were right
   uint32_t iteration_count = 0;  // the last ones
   int64_t expected_ns = 0;       // of an iteration
   int64_t length_ns = 0;         // of the last one
+  int64_t mean_length_ns = 0;    // of these
   int64_t expected_calls_ns = 0;
   int64_t calls_ns = 0;  // of these iterations
 
@@ -102,6 +104,7 @@ class ForecastWatch {
   const uint32_t wrong_in_row_;
   CallSums meeting_;   // of this iteration
   CallSums going_on_;  // of this iteration
+  uint64_t iteration_count_ = 0;
   // Of the last wrong iterations.
   uint32_t wrong_count_ = 0;
   CallSums wrong_calls_;           // those that count

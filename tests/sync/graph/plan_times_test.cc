@@ -17,11 +17,14 @@ using Samples = std::vector<TransferSample>;
 constexpr int64_t kPlanLengthNs = 10'000;
 const Samples kPlanTrial = {{1000, 1000}, {4000, 4000}, {16'000, 16'000}};
 
-// A plan whose forecast is an iteration of 10,000 ns, in a network that moves a byte in 1 ns.
+// A plan whose forecast is an iteration of 10,000 ns, and one of 30,000 ns in the order of arrival,
+// in a network that moves a byte in 1 ns.
 TimedPlan PlanWithForecast(uint64_t epoch) {
-  return {.plan = Plan::FromOrder({{.tensor = test::TensorOf("a", 100)}}, {}, epoch),
-          .forecast = PlanForecast{.iteration_ns = kPlanLengthNs, .computing_ns = 8'000},
-          .model = *TransferModel::FromSamples(kPlanTrial)};
+  return {
+      .plan = Plan::FromOrder({{.tensor = test::TensorOf("a", 100)}}, {}, epoch),
+      .forecast =
+          PlanForecast{.iteration_ns = kPlanLengthNs, .arrival_ns = 30'000, .computing_ns = 8'000},
+      .model = *TransferModel::FromSamples(kPlanTrial)};
 }
 
 int64_t g_last_end_ns = 0;  // of the calls of all tests; no rests lie between them
@@ -108,6 +111,70 @@ TEST_CASE("Each wrong plan doubles the iterations that the next one must be wron
   CHECK_FALSE(others.OnAbandoned());
   others.OnPlan(PlanWithForecast(2));
   CHECK(CountUntilWrong(others, 20'000, 1'000) == 3);
+}
+
+// An iteration in the order of arrival is predicted to take 12,000 ns.
+TimedPlan OrderedPlan(uint64_t epoch) {
+  TimedPlan plan = PlanWithForecast(epoch);
+  plan.forecast->arrival_ns = 12'000;
+  return plan;
+}
+
+TEST_CASE("After two plans that gained nothing the next one is by arrival, for a time",
+          "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  for (int round = 0; round < 2; ++round) {
+    times.OnPlan(OrderedPlan(1));
+    CHECK(CountUntilWrong(times, 12'000, 1'000) == 3);
+    CHECK_FALSE(times.Samples().empty());
+    times.OnPlan(OrderedPlan(2));
+    CHECK(CountUntilWrong(times, 12'000, 1'000) == 6);
+    CHECK(times.Samples().empty());
+    // A plan without a forecast; another rank declines the first one.
+    int64_t now_ns = 5;
+    for (uint64_t i = 1; i < PlanTimes::kArrivalIterations; ++i) {
+      if (i % 600 == 1) {
+        TimedPlan by_arrival = PlanWithForecast(3);
+        by_arrival.forecast.reset();
+        by_arrival.obstacle = "plans by time have gained nothing";
+        times.OnPlan(by_arrival);
+        CHECK(times.Text() == "plan 3 is by arrival: plans by time have gained nothing");
+      }
+      REQUIRE_FALSE(IsWrongAfter(times, now_ns, 50'000, 50'000));
+      if (i % 600 == 0) CHECK_FALSE(times.OnAbandoned());
+    }
+    CHECK(times.Samples().empty());
+    CHECK(IsWrongAfter(times, now_ns, 50'000, 50'000));
+    CHECK_FALSE(times.OnAbandoned());  // no forecast was wrong
+    CHECK_FALSE(times.Samples().empty());
+  }
+}
+
+TEST_CASE("A wrong plan that gained something is no vain one", "[plan_times]") {
+  const bool is_late = GENERATE(false, true);
+  PlanTimes times(kPlanTrial);
+  for (uint64_t epoch = 1; epoch <= 4; ++epoch) {
+    times.OnPlan(OrderedPlan(epoch));
+    int64_t now_ns = 5;
+    if (is_late) {  // the network becomes slower
+      for (int i = 0; i < 100; ++i) REQUIRE_FALSE(IsWrongAfter(times, now_ns, 10'000, 1'000));
+    }
+    // Shorter than the order of arrival was predicted, or not.
+    const int64_t length_ns = is_late ? 12'000 : 11'999;
+    while (!IsWrongAfter(times, now_ns, length_ns, 5'000)) REQUIRE(now_ns < 10'000'000);
+    CHECK(times.OnAbandoned());
+    CHECK_FALSE(times.Samples().empty());
+  }
+}
+
+TEST_CASE("Vain plans count in a row", "[plan_times]") {
+  PlanTimes times(kPlanTrial);
+  for (const bool is_vain : {true, false, true, false, true, true}) {
+    REQUIRE_FALSE(times.Samples().empty());
+    times.OnPlan(OrderedPlan(1));
+    CountUntilWrong(times, is_vain ? 12'000 : 11'999, 5'000);
+  }
+  CHECK(times.Samples().empty());
 }
 
 TEST_CASE("Nothing is watched without a forecast, or on another rank than 0", "[plan_times]") {

@@ -116,6 +116,32 @@ TEST_CASE("A program that waits for all tensors at once has a plan by arrival", 
   CHECK(made.forecast->is_by_arrival);
 }
 
+// All layers are ready at once. Layer 0 is needed then, and the others much later.
+TEST_CASE("The buckets of the order of arrival do, unless smaller ones save a percent",
+          "[timed_plan]") {
+  Training training = TrainingOf(256 << 10, 100 << 10);
+  PlanOptions options = ByDue();
+  options.fusion.threshold_bytes = 512 << 10;
+  int64_t due_ns = 160 * kMillisecondNs;
+  for (TensorTimes& times : training.facts.times) {
+    times = {.ready_ns = 0, .due_ns = due_ns};
+    due_ns -= 20 * kMillisecondNs;
+  }
+  training.facts.times.back().due_ns = 0;
+  // A layer takes 2.58 ms. That is what layer 0 alone saves beside a bucket of two.
+  const auto bucket_count_of = [&](int64_t length_ns) {
+    training.facts.length_ns = length_ns;
+    const TimedPlan made = MakeTimedPlan(training.tensors, training.facts, options, 1);
+    REQUIRE(made.forecast);
+    CHECK_FALSE(made.forecast->is_by_arrival);
+    return made.plan.buckets().size();
+  };
+  CHECK(bucket_count_of(270 * kMillisecondNs) == 4);
+  CHECK(bucket_count_of(240 * kMillisecondNs) == 8);
+  options.batch_bytes = 256 << 10;
+  CHECK(bucket_count_of(270 * kMillisecondNs) == 8);
+}
+
 TEST_CASE("Without times, without a model and with tensor groups a plan says why", "[timed_plan]") {
   const Training training = TrainingOf(3 << 20, 1 << 20);
   const auto check = [&](const Training& one, const std::string& words) {
@@ -129,8 +155,10 @@ TEST_CASE("Without times, without a model and with tensor groups a plan says why
   wrong.facts.times.clear();
   check(wrong, "the times of the iterations differ too much");
   wrong = training;
+  wrong.facts.samples.resize(1);
+  check(wrong, "samples of 1 sizes");
   wrong.facts.samples.clear();
-  check(wrong, "sample");
+  check(wrong, "plans by time have gained nothing");
   wrong = training;
   wrong.tensors[1].tensor.group = "a group";
   check(wrong, "tensor group");

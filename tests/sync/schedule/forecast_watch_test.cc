@@ -111,6 +111,7 @@ TEST_CASE("A finding has the numbers of the wrong iterations", "[forecast_watch]
   CHECK(plan.wrong()->iteration_count == 3);
   CHECK(plan.wrong()->expected_ns == 10'000);
   CHECK(plan.wrong()->length_ns == 12'000);
+  CHECK(plan.wrong()->mean_length_ns == 11'333);
   CHECK(plan.wrong()->expected_calls_ns == 6'000);
   CHECK(plan.wrong()->calls_ns == 24'000);
 }
@@ -132,6 +133,19 @@ TEST_CASE("Wrong iterations count in a row, and each kind adds to the others", "
   mixed.Iterate(12'000, 1300);
   CHECK(FaultOf(mixed) == ForecastFault::kSlowerNetwork);
   CHECK(mixed.wrong()->iteration_count == 3);
+}
+
+TEST_CASE("A forecast is wrong from the begin if few iterations were right", "[forecast_watch]") {
+  const auto is_from_begin = [](int right_count) {
+    WatchedPlan plan;
+    for (int i = 0; i < right_count; ++i) plan.Iterate(10'000, 1000);
+    for (int i = 0; i < 3; ++i) plan.Iterate(12'000, 1300);
+    REQUIRE(plan.wrong());
+    return plan.wrong()->is_from_begin;
+  };
+  CHECK(is_from_begin(0));
+  CHECK(is_from_begin(3));
+  CHECK_FALSE(is_from_begin(4));
 }
 
 // The limits of calls are not exceeded, but the iteration is longer or shorter because of them.
@@ -243,9 +257,11 @@ TEST_CASE("Times of years overflow nothing", "[forecast_watch]") {
 TEST_CASE("A finding names what has changed", "[forecast_watch]") {
   WrongForecast wrong{.fault = ForecastFault::kSlowerNetwork,
                       .may_be_late = false,
+                      .is_from_begin = true,
                       .iteration_count = 3,
                       .expected_ns = 20'000'000,
                       .length_ns = 31'500'000,
+                      .mean_length_ns = 30'000'000,
                       .expected_calls_ns = 4'000'000,
                       .calls_ns = 10'000'000};
   CHECK(wrong.Text() ==
