@@ -6,6 +6,7 @@ the whole of it on little data between emulated hosts.
 The test of hosts is skipped where namespaces are refused.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -229,6 +230,23 @@ class PredictionTest(unittest.TestCase):
         self.assertAlmostEqual(row["prediction_error"], min(errors))
         self.assertAlmostEqual(row["prediction_error_furthest"], max(errors, key=abs))
         self.assertAlmostEqual(row["x_least"], min(ratios))
+
+
+class DdpTest(unittest.TestCase):
+    def buckets_of(self, ddp):
+        """The sizes of the first bucket and of the others, in MB; none without --ddp."""
+        options = argparse.Namespace(ddp=ddp, gradient_mb=1, repetitions=1, warmup=1, iterations=1,
+                                     run_seconds=1)
+        words = run_caramel.ddp_words(options, "vgg16")
+        return [float(words[words.index(word) + 1])
+                for word in ("--first-bucket-mb", "--bucket-mb") if word in words]
+
+    def test_buckets_are_scaled_unless_unscaled_ones_are_wanted(self):
+        scale = 1e6 / run_caramel.network_bytes("vgg16")
+        for found, expected in zip(self.buckets_of("scaled"), (scale, 25 * scale), strict=True):
+            self.assertAlmostEqual(found, expected, places=6)
+        self.assertEqual(self.buckets_of("unscaled"), [1, 25])
+        self.assertEqual(self.buckets_of(None), [])
 
 
 class DriverTest(unittest.TestCase):

@@ -134,10 +134,12 @@ def ddp_words(options, network):
     if not options.ddp:
         return []
     scale = scale_of(options, network)
+    bucket_scale = scale if options.ddp == "scaled" else 1
     return [str(word) for word in (
         "--network", network, "--scale", f"{scale:.6g}", "--accelerator",
-        "--first-bucket-mb", f"{DDP_FIRST_BUCKET_MB * scale:.6g}",
-        "--bucket-mb", f"{DDP_BUCKET_MB * scale:.6g}", "--repetitions", options.repetitions,
+        "--first-bucket-mb", f"{DDP_FIRST_BUCKET_MB * bucket_scale:.6g}",
+        "--bucket-mb", f"{DDP_BUCKET_MB * bucket_scale:.6g}",
+        "--repetitions", options.repetitions,
         "--warmup", options.warmup, "--iterations", options.iterations,
         "--run-seconds", options.run_seconds)]
 
@@ -400,8 +402,9 @@ def parse_options():
                         help="cores of this machine compute, and no accelerator")
     parser.add_argument("--costs", action="store_true",
                         help="measure the communication of each variant alone, too")
-    parser.add_argument("--ddp", action="store_true",
-                        help=f"measure {DDP}, too, with buckets that are scaled like the network")
+    parser.add_argument("--ddp", choices=("scaled", "unscaled"), nargs="?", const="scaled",
+                        help=f"measure {DDP}, too, with buckets of 1 MB and then 25 MB that are "
+                             "scaled like the network, or unscaled")
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=6,
                         help="iterations before the measured ones; plans are made in them")
