@@ -32,7 +32,9 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
     watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
     forecast_ = plan.forecast;
   }
-  std::string text = fmt::format("plan {} {}", epoch_, plan.Text());
+  const std::string words =
+      wants_arrival() ? "is by arrival: plans by time have gained nothing" : plan.Text();
+  std::string text = fmt::format("plan {} {}", epoch_, words);
   const std::lock_guard lock(mutex_);
   text_ = std::move(text);
 }

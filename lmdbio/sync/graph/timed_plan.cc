@@ -144,7 +144,7 @@ std::string GroupObstacleOf(const std::vector<OrderedTensor>& tensors) {
 
 std::string ObstacleOf(const std::vector<OrderedTensor>& tensors, const IterationFacts& facts) {
   if (facts.times.empty()) return "the times of the iterations differ too much";
-  if (facts.samples.empty()) return "plans by time have gained nothing";
+  if (facts.samples.empty()) return "there are no times of calls";
   return GroupObstacleOf(tensors);
 }
 

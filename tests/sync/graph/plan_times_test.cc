@@ -136,7 +136,7 @@ TEST_CASE("After two plans that gained nothing the next one is by arrival, for a
       if (i % 600 == 1) {
         TimedPlan by_arrival = PlanWithForecast(3);
         by_arrival.forecast.reset();
-        by_arrival.obstacle = "plans by time have gained nothing";
+        by_arrival.obstacle = "there are no times of calls";
         times.OnPlan(by_arrival);
         CHECK(times.Text() == "plan 3 is by arrival: plans by time have gained nothing");
       }

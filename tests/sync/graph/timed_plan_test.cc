@@ -158,7 +158,7 @@ TEST_CASE("Without times, without a model and with tensor groups a plan says why
   wrong.facts.samples.resize(1);
   check(wrong, "samples of 1 sizes");
   wrong.facts.samples.clear();
-  check(wrong, "plans by time have gained nothing");
+  check(wrong, "there are no times of calls");
   wrong = training;
   wrong.tensors[1].tensor.group = "a group";
   check(wrong, "tensor group");
