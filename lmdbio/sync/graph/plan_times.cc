@@ -30,7 +30,7 @@ void PlanTimes::OnPlan(const TimedPlan& plan) {
                                      .spread_ns = plan.forecast->spread_ns};
     const uint32_t doublings = std::min(wrong_count_, kDoublingsMax);
     watch_.emplace(*plan.model, expected, ForecastWatch::kWrongInRow << doublings);
-    forecast_ = plan.forecast;
+    arrival_ns_ = plan.forecast->arrival_ns;
   }
   const std::string words =
       wants_arrival() ? "is by arrival: plans by time have gained nothing" : plan.Text();
@@ -76,7 +76,7 @@ void PlanTimes::NoteWrong(const WrongForecast& wrong) {
 }
 
 bool PlanTimes::HasGainedNothing(const WrongForecast& wrong) const {
-  return wrong.is_from_begin && wrong.mean_length_ns >= forecast_->arrival_ns;
+  return wrong.is_from_begin && wrong.mean_length_ns >= arrival_ns_;
 }
 
 std::string PlanTimes::Text() const {

@@ -75,11 +75,11 @@ class PlanTimes {
   bool is_trial_old_ = false;           // the network was slower or faster than in a plan
   uint64_t epoch_ = 0;                  // of the last plan
   bool is_following_ = false;
-  std::optional<PlanForecast> forecast_;  // of the plan that is watched
-  std::optional<ForecastWatch> watch_;    // none: nothing is predicted
-  uint32_t wrong_count_ = 0;              // plans whose forecast was wrong
-  uint32_t vain_count_ = 0;               // of these the last ones, which gained nothing
-  uint64_t arrival_count_ = 0;            // iterations in the order of arrival because of that
+  int64_t arrival_ns_ = 0;              // forecast of the order of arrival, if a plan is watched
+  std::optional<ForecastWatch> watch_;  // none: nothing is predicted
+  uint32_t wrong_count_ = 0;            // plans whose forecast was wrong
+  uint32_t vain_count_ = 0;             // of these the last ones, which gained nothing
+  uint64_t arrival_count_ = 0;          // iterations in the order of arrival because of that
   mutable std::mutex mutex_;
   std::string text_ = "plans by time: none yet";
   std::string wrong_text_;

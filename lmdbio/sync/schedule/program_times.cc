@@ -80,7 +80,7 @@ int64_t ProgramTimes::spread_ns() const {
   std::vector<int64_t> lengths_ns;
   for (const TimedIteration& iteration : kept_) lengths_ns.push_back(iteration.length_ns);
   std::ranges::sort(lengths_ns);
-  return lengths_ns[std::min(lengths_ns.size(), kKeptCount - 1) - 1] - length_ns();
+  return lengths_ns[std::min(lengths_ns.size(), kKeptCount - 1) - 1] - lengths_ns.front();
 }
 
 void ProgramTimes::Restart() {
