@@ -23,7 +23,7 @@ Status CheckDone(const CallOutcome& outcome) {
 class TransferTrial {
  public:
   TransferTrial(Collectives& collectives, nanoseconds time, const TransferClock& clock)
-      : collectives_(collectives), time_(time), clock_(clock), began_(clock()) {
+      : collectives_(collectives), time_(time), clock_(clock) {
     if (collectives.registered().size() >= kBytesMax) {
       memory_ = collectives.registered().data();
       return;
@@ -37,6 +37,14 @@ class TransferTrial {
   }
   TransferTrial(const TransferTrial&) = delete;
   TransferTrial& operator=(const TransferTrial&) = delete;
+
+  // The time begins when all ranks have their memory: it is written, which may take longer than
+  // many calls.
+  Status Begin() {
+    LMDBIO_TRY_VOID(Share(true));
+    began_ = clock_();
+    return {};
+  }
 
   // The time of a call of so many bytes; -1: rank 0 has no time for it.
   Result<int64_t> Measure(uint64_t bytes) {
@@ -91,9 +99,9 @@ class TransferTrial {
   Collectives& collectives_;
   const nanoseconds time_;
   const TransferClock& clock_;
-  const nanoseconds began_;
   std::unique_ptr<std::byte[]> own_memory_;
   std::byte* memory_ = nullptr;
+  nanoseconds began_{0};
   nanoseconds last_{0};  // of a call of the size before
 };
 
@@ -104,6 +112,7 @@ Result<std::vector<TransferSample>> TryTransfers(Collectives& collectives, nanos
   std::vector<TransferSample> samples;
   if (collectives.size() == 1) return samples;
   TransferTrial trial(collectives, time, clock);
+  LMDBIO_TRY_VOID(trial.Begin());
   for (const uint64_t bytes : kTransferTrialBytes) {
     LMDBIO_TRY(const int64_t ns, trial.Measure(bytes));
     if (ns < 0) break;
