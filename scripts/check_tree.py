@@ -32,8 +32,9 @@ MAY_INCLUDE = {
     "file/provenance": ["base", "file/format", "file/layout"],
     "file/keys": ["base", "file/format", "file/layout", "file/provenance"],
     "file/io": ["base"],
-    "file/blocks": ["base", "file/io"],
-    "file/source": ["base", "file/io"],
+    "file/map": ["base"],
+    "file/blocks": ["base", "file/io", "file/map"],
+    "file/source": ["base", "file/io", "file/map"],
     "file/writer": ["base", "file/layout", "file/provenance", "file/io", "file/source"],
     "ranks/shm": ["base"],
     "ranks/group": ["base", "ranks/shm"],
@@ -54,7 +55,7 @@ MAY_INCLUDE = {
         "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
         "ranks/group", "load/order", "load/plan", "load/locate", "load/baseline"],
     "load/slots": [
-        "base", "file/format", "file/layout", "file/io", "file/source", "ranks/shm",
+        "base", "file/format", "file/layout", "file/map", "file/source", "ranks/shm",
         "ranks/group", "load/order", "load/plan", "load/locate"],
     "load/reader": [
         "base", "file/blocks", "file/source", "ranks/shm", "load/plan", "load/locate",
@@ -66,8 +67,9 @@ MAY_INCLUDE = {
         "load/view"],
     "load/exchange": ["base", "file/blocks", "ranks/shm", "ranks/group", "ranks/net"],
     "load/loader": [
-        "base", "file/layout", "file/provenance", "file/io", "file/blocks", "file/source",
-        "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate", "load/kept",
+        "base", "file/layout", "file/provenance", "file/io", "file/map", "file/blocks",
+        "file/source", "ranks/shm", "ranks/group", "load/order", "load/plan", "load/locate",
+        "load/kept",
         "load/turns", "load/baseline", "load/files", "load/slots", "load/reader", "load/view",
         "load/exchange"],
     "trace": ["base"],

@@ -178,7 +178,8 @@ double RandomOrderEntropy() {
 
 Result<OrderMixes> MeasureOrders(const std::string& data_path, const load::LoaderOptions& options) {
   LMDBIO_TRY(const auto files, load::OpenedFiles::Open({{data_path, options.database_name}}, {}));
-  LMDBIO_TRY(const auto facts, load::LookAtFiles(*files, options, load::HostMember()));
+  load::Notes notes;
+  LMDBIO_TRY(const auto facts, load::LookAtFiles(*files, options, load::HostMember(), notes));
   LMDBIO_TRY_VOID(load::CheckHasBatch(facts, data_path, options));
   if (facts.record_count == 1) {
     return Fail(ErrorCode::kInvalidArgument,

@@ -336,9 +336,9 @@ typedef struct lmdbio_options { /* check-tree: large-class (a field for each opt
    * many as the memory budget holds. */
   uint64_t prefetch_batches;
   /* 1: yes; -1: no; 0: yes. Batches may be views into a map of the file, if the job has one host
-   * and most of the file is in its page cache. If a process truncates the file meanwhile, the
-   * system ends this process with SIGBUS. Only with strategy auto; not with snapshot =
-   * optimistic. */
+   * and most of the file is in its page cache. If a process truncates the file meanwhile, lost
+   * bytes of the batch in use become zeros, and the next batch is an error. Only with strategy
+   * auto; not with snapshot = optimistic. */
   int allow_map;
   /* The number of ranks of each host that read. 0: 1. */
   uint32_t readers_per_host;

@@ -1,16 +1,12 @@
 #include "lmdbio/file/blocks/mmap_engine.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "lmdbio/base/errno_error.h"
 #include "lmdbio/file/io/file_size.h"
-#include "lmdbio/file/io/map_advice.h"
+#include "lmdbio/file/map/map_advice.h"
 
 namespace lmdbio::file {
 namespace {
@@ -43,23 +39,14 @@ Result<std::unique_ptr<BlockEngine>> MmapEngine::Open(const std::string& data_pa
              FileSizeBytes(file->buffered_fd()).map_error([&](Error&& error) {
                return std::move(error).Within(data_path);
              }));
-  Bytes map;
-  if (size_bytes > 0) {
-    // The size at Open bounds the map. A file that grows later is read up to this size.
-    void* address =
-        ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, file->buffered_fd(), /*offset=*/0);
-    if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
-    map = Bytes(static_cast<const std::byte*>(address), size_bytes);
-  }
+  // The size at Open bounds the map. A file that grows later is read up to this size.
+  LMDBIO_TRY(FileMap map, FileMap::Open(data_path, file->buffered_fd(), size_bytes));
   if (options.cache != CachePolicy::kBuffered) {
     file->AddNote(
         fmt::format("{}: mmap has no direct reads: reading through the page cache", data_path));
   }
-  return std::unique_ptr<BlockEngine>(new MmapEngine(std::move(file), map, options.queue_depth));
-}
-
-MmapEngine::~MmapEngine() {
-  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+  return std::unique_ptr<BlockEngine>(
+      new MmapEngine(std::move(file), std::move(map), options.queue_depth));
 }
 
 Status MmapEngine::Start(std::span<const BlockRead> blocks) {
@@ -78,7 +65,7 @@ void MmapEngine::Announce() {
   Extent run;
   const auto finish = [&] {
     if (run.length_bytes == 0) return;
-    AdviseWillNeed(map_, run);
+    AdviseWillNeed(map_.bytes(), run);
     runs_.push_back(run);
     run = {};
   };
@@ -86,7 +73,7 @@ void MmapEngine::Announce() {
        ++announced_count_) {
     const BlockRead& block = waiting_[announced_count_];
     announced_bytes_ += block.destination.size();
-    if (block.offset >= map_.size()) continue;  // Copy reports the error
+    if (block.offset >= map_.bytes().size()) continue;  // Copy reports the error
     const uint64_t run_end = run.offset + run.length_bytes;
     const bool fits = run.length_bytes > 0 && run.length_bytes < kRunBytes &&
                       block.offset >= run.offset && block.offset <= run_end + kRunGapBytes;
@@ -94,8 +81,8 @@ void MmapEngine::Announce() {
       finish();
       run.offset = block.offset;
     }
-    const uint64_t end =
-        block.offset + std::min<uint64_t>(block.destination.size(), map_.size() - block.offset);
+    const uint64_t end = block.offset + std::min<uint64_t>(block.destination.size(),
+                                                           map_.bytes().size() - block.offset);
     run.length_bytes = std::max(run.length_bytes, end - run.offset);
   }
   finish();
@@ -111,7 +98,7 @@ void MmapEngine::AwaitRun() {
     const uint64_t end = run.offset + run.length_bytes;
     if (offset >= end) continue;
     if (!CheckSize(run.offset, run.length_bytes)) return;
-    TouchByte(map_, end - 1);
+    TouchByte(map_.bytes(), end - 1);
     return;
   }
 }
@@ -135,12 +122,12 @@ Result<std::span<BlockDone>> MmapEngine::Poll() {
   return done_.Take();
 }
 
-// Touching a page of the map beyond the end of the file would end the process with SIGBUS.
+// A page of the map beyond the end of the file has no bytes.
 Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
   LMDBIO_TRY(uint64_t end, FileSizeBytes(file_->buffered_fd()).map_error([this](Error&& error) {
     return std::move(error).Within(file_->name());
   }));
-  end = std::min<uint64_t>(end, map_.size());
+  end = std::min<uint64_t>(end, map_.bytes().size());
   if (offset > end || length_bytes > end - offset) {
     return Fail(ErrorCode::kCorruption,
                 fmt::format("{}: the file ends at byte {}, inside a read of {} bytes at {}",
@@ -152,7 +139,8 @@ Status MmapEngine::CheckSize(uint64_t offset, uint64_t length_bytes) {
 }
 
 // Copies one block. The file size is checked first if the block is beyond the known size, or if
-// kCheckEveryBytes were copied since the last check.
+// kCheckEveryBytes were copied since the last check. Pages that are lost between two checks are
+// found after the copy.
 Status MmapEngine::Copy(const BlockRead& block) {
   const uint64_t length_bytes = block.destination.size();
   if (length_bytes == 0) return {};
@@ -161,7 +149,8 @@ Status MmapEngine::Copy(const BlockRead& block) {
     LMDBIO_TRY_VOID(CheckSize(block.offset, length_bytes));
   }
   unchecked_bytes_ += length_bytes;
-  CopyForward(map_.subspan(block.offset, length_bytes), block.destination);
+  CopyForward(map_.bytes().subspan(block.offset, length_bytes), block.destination);
+  LMDBIO_TRY_VOID(map_.CheckWhole());
   counters_.request_count += 1;
   counters_.bytes += length_bytes;
   return {};

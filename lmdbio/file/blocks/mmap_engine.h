@@ -17,12 +17,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/file/blocks/block_engine.h"
 #include "lmdbio/file/blocks/block_file.h"
 #include "lmdbio/file/blocks/done_list.h"
+#include "lmdbio/file/map/file_map.h"
 
 namespace lmdbio::file {
 
@@ -30,8 +32,9 @@ namespace lmdbio::file {
 // storage does.
 //
 // The engine looks up the file size after each Start and after each MiB, and reports a truncated
-// file as kCorruption. A truncation between two checks, or a storage failure, ends the process with
-// SIGBUS.
+// file as kCorruption. The map is guarded (docs/guarded_maps.md): if a block is copied when the
+// file has been truncated between two checks, or when the storage fails, this copy is an error, and
+// so are all later ones.
 //
 // Threads: one at a time.
 class MmapEngine final : public BlockEngine {
@@ -42,7 +45,6 @@ class MmapEngine final : public BlockEngine {
   // Errors: kNotFound, kPermission, kResourceExhausted, kIo
   static Result<std::unique_ptr<BlockEngine>> Open(const std::string& data_path,
                                                    const EngineOptions& options);
-  ~MmapEngine() override;
 
   std::string Describe() const override { return "mmap, buffered"; }
   Status Start(std::span<const BlockRead> blocks) override;
@@ -55,8 +57,8 @@ class MmapEngine final : public BlockEngine {
   std::vector<std::string> TakeNotes() override { return file_->TakeNotes(); }
 
  private:
-  MmapEngine(std::unique_ptr<BlockFile> file, Bytes map, uint32_t queue_depth)
-      : file_(std::move(file)), map_(map), ahead_bytes_max_(AheadBytes(queue_depth)) {}
+  MmapEngine(std::unique_ptr<BlockFile> file, FileMap map, uint32_t queue_depth)
+      : file_(std::move(file)), map_(std::move(map)), ahead_bytes_max_(AheadBytes(queue_depth)) {}
   static uint64_t AheadBytes(uint32_t queue_depth);
   Status Copy(const BlockRead& block);
   Status CheckSize(uint64_t offset, uint64_t length_bytes);
@@ -64,7 +66,7 @@ class MmapEngine final : public BlockEngine {
   void AwaitRun();
 
   std::unique_ptr<BlockFile> file_;
-  Bytes map_;
+  FileMap map_;
   uint64_t ahead_bytes_max_;
   std::deque<BlockRead> waiting_;
   size_t announced_count_ = 0;    // announced blocks at the front of waiting_

@@ -13,7 +13,7 @@
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/file/io/cache_probe.h"
 #include "lmdbio/file/io/file_size.h"
-#include "lmdbio/file/io/map_advice.h"
+#include "lmdbio/file/map/map_advice.h"
 
 namespace lmdbio::file {
 namespace {
@@ -29,28 +29,20 @@ Result<std::unique_ptr<MapSource>> MapSource::Open(const std::string& data_path)
   struct stat found = {};
   if (::fstat(fd.get(), &found) != 0)
     return Fail(ErrnoError(errno, data_path, "cannot be examined"));
-  const auto size_bytes = static_cast<size_t>(found.st_size);
-  Bytes map;
-  if (size_bytes > 0) {
-    void* address = ::mmap(nullptr, size_bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
-    if (address == MAP_FAILED) return Fail(ErrnoError(errno, data_path, "cannot be mapped"));
-    map = Bytes(static_cast<const std::byte*>(address), size_bytes);
-    // Without read-ahead by the kernel: callers know the pages that they need, and announce them.
-    ::madvise(address, size_bytes, MADV_RANDOM);
-  }
-  return std::unique_ptr<MapSource>(new MapSource(data_path, std::move(fd), map));
-}
-
-MapSource::~MapSource() {
-  if (!map_.empty()) ::munmap(const_cast<std::byte*>(map_.data()), map_.size());
+  LMDBIO_TRY(FileMap map, FileMap::Open(data_path, fd.get(), static_cast<uint64_t>(found.st_size)));
+  std::unique_ptr<MapSource> source(new MapSource(data_path, std::move(fd), std::move(map)));
+  // Without read-ahead by the kernel: callers know the pages that they need, and announce them.
+  source->Advise(AccessPattern::kRandom);
+  return source;
 }
 
 Result<uint64_t> MapSource::SizeBytes() const {
   LMDBIO_TRY(const uint64_t size_bytes, FileSizeBytes(fd_.get()));
-  return std::min<uint64_t>(size_bytes, map_.size());
+  return std::min<uint64_t>(size_bytes, map().size());
 }
 
 Status MapSource::CheckNotShrunk(uint64_t expected_bytes) const {
+  LMDBIO_TRY_VOID(CheckWhole());
   LMDBIO_TRY(const uint64_t size_bytes, SizeBytes());
   if (size_bytes >= expected_bytes) return {};
   return Fail(ErrorCode::kStale, fmt::format("{}: the file has shrunk from {} to {} bytes", path_,
@@ -58,35 +50,37 @@ Status MapSource::CheckNotShrunk(uint64_t expected_bytes) const {
 }
 
 Result<Bytes> MapSource::Read(Extent extent, MutableBytes /*scratch*/) const {
-  if (extent.offset > map_.size() || extent.length_bytes > map_.size() - extent.offset) {
+  LMDBIO_TRY_VOID(CheckWhole());
+  if (extent.offset > map().size() || extent.length_bytes > map().size() - extent.offset) {
     return Fail(ErrorCode::kCorruption,
                 fmt::format("the file ends at byte {}, inside a read of {} bytes at {}",
-                            map_.size(), extent.length_bytes, extent.offset));
+                            map().size(), extent.length_bytes, extent.offset));
   }
   // Statistics only, so relaxed order suffices. An increment may be lost between two threads.
   request_count_.store(request_count_.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);
   bytes_.store(bytes_.load(std::memory_order_relaxed) + extent.length_bytes,
                std::memory_order_relaxed);
-  return map_.subspan(extent.offset, extent.length_bytes);
+  return map().subspan(extent.offset, extent.length_bytes);
 }
 
 void MapSource::Prefetch(Extent extent) const {
-  if (extent.offset >= map_.size()) return;
+  if (extent.offset >= map().size()) return;
   const Bytes lines =
-      map_.subspan(extent.offset)
-          .first(std::min({extent.length_bytes, map_.size() - extent.offset, kPrefetchBytesMax}));
+      map()
+          .subspan(extent.offset)
+          .first(std::min({extent.length_bytes, map().size() - extent.offset, kPrefetchBytesMax}));
   for (size_t i = 0; i < lines.size(); i += kCacheLineBytes) __builtin_prefetch(&lines[i]);
 }
 
 bool MapSource::IsCached(Extent extent) const {
-  return file::IsCached(fd_.get(), map_.size(), extent);
+  return file::IsCached(fd_.get(), map().size(), extent);
 }
 
 // Announcing cached pages costs a search for each page and gains nothing.
 bool MapSource::Expect(Extent extent) const {
   if (IsCached(extent)) return true;
-  AdviseWillNeed(map_, extent);
+  AdviseWillNeed(map(), extent);
   return false;
 }
 
@@ -95,12 +89,12 @@ void MapSource::Await(Extent extent) const {
   const uint64_t end =
       std::min<uint64_t>(extent.offset + extent.length_bytes, size_bytes ? *size_bytes : 0);
   if (extent.offset >= end) return;
-  TouchByte(map_, end - 1);
+  TouchByte(map(), end - 1);
 }
 
 void MapSource::Advise(AccessPattern pattern) const {
-  if (map_.empty()) return;
-  ::madvise(const_cast<std::byte*>(map_.data()), map_.size(),
+  if (map().empty()) return;
+  ::madvise(const_cast<std::byte*>(map().data()), map().size(),
             pattern == AccessPattern::kSequential ? MADV_NORMAL : MADV_RANDOM);
 }
 

@@ -1,9 +1,9 @@
 // lmdbio/file/source/map_source.h - a data file in a read-only map, without copies and system
 // calls.
 //
-// Use it for local files that no program truncates: touching a missing page of a shrunken file ends
-// the process with SIGBUS, as with liblmdb. FileSource has no such failure and is the default.
-// MapSource is faster if the file is in the page cache.
+// MapSource is faster than FileSource if the file is in the page cache. Pages that cannot be read,
+// because the file was cut short or the storage fails, are zeros (docs/guarded_maps.md). So ask
+// CheckWhole after bytes were used: FileSource, the default, needs no such question.
 //
 // Source: dissertation 2.4.2 and 3.1 (the cost of the map); docs/architecture.md "Sources".
 #ifndef LMDBIO_FILE_SOURCE_MAP_SOURCE_H_
@@ -15,6 +15,7 @@
 
 #include "lmdbio/base/byte_source.h"
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/map/file_map.h"
 
 namespace lmdbio::file {
 
@@ -24,12 +25,12 @@ class MapSource final : public ByteSource {
   // Maps the data file at `data_path` with its current size.
   // Errors: kNotFound, kPermission, kResourceExhausted (address space), kIo
   static Result<std::unique_ptr<MapSource>> Open(const std::string& data_path);
-  ~MapSource() override;
 
   const std::string& name() const override { return path_; }
   Result<uint64_t> SizeBytes() const override;
 
   // Points into the map; `scratch` may be empty.
+  // Errors: kCorruption  the map ends before the extent. As CheckWhole
   Result<Bytes> Read(Extent extent, MutableBytes scratch) const override;
 
   // kSequential turns the kernel's read-ahead on, kRandom (the default) off. Page faults bring the
@@ -39,10 +40,13 @@ class MapSource final : public ByteSource {
 
   void Prefetch(Extent extent) const override;
 
-  Bytes map() const { return map_; }
+  Bytes map() const { return map_.bytes(); }
 
-  // Checks that the file still has `expected_bytes`. Touching a page of the map beyond the end of
-  // the file would end the process.
+  // Whether the bytes of the map that anybody has used so far are those of the file.
+  // Errors: kStale  the file has shrunk. kIo  the storage has failed
+  Status CheckWhole() const { return map_.CheckWhole(); }
+
+  // Checks that the file still has `expected_bytes`, and CheckWhole.
   // Errors: kStale  the file has shrunk; the message names both sizes. kIo
   Status CheckNotShrunk(uint64_t expected_bytes) const;
 
@@ -57,12 +61,12 @@ class MapSource final : public ByteSource {
   ReadCounters counters() const override;
 
  private:
-  MapSource(std::string path, UniqueFd fd, Bytes map)
-      : path_(std::move(path)), fd_(std::move(fd)), map_(map) {}
+  MapSource(std::string path, UniqueFd fd, FileMap map)
+      : path_(std::move(path)), fd_(std::move(fd)), map_(std::move(map)) {}
 
   std::string path_;
   UniqueFd fd_;
-  Bytes map_;
+  FileMap map_;
   mutable std::atomic<uint64_t> request_count_{0};
   mutable std::atomic<uint64_t> bytes_{0};
 };

@@ -39,8 +39,10 @@ Result<BatchStep> BatchCursor::Step(std::chrono::milliseconds limit, Batch& batc
   const uint64_t number = next_batch();
   if (max_batches_ > 0 && number >= max_batches_) is_ended_ = true;
   if (is_ended_) {
-    source_->End();
-    return BatchStep::kEnd;
+    Status ended = source_->End();
+    if (ended) return BatchStep::kEnd;
+    error_.emplace(std::move(ended).error());
+    return Fail(error_->Copy());
   }
   // An error stays, because the source may be in any state after it.
   const Result<TakeStep> step = source_->Take(schedule_->Batch(number), limit, batch);

@@ -46,7 +46,8 @@ class BatchSource {
   virtual void Return(uint64_t batch_number) = 0;
 
   // No further batch is taken.
-  virtual void End() {}
+  // Errors: kStale, kIo  bytes of a batch were lost while it was in use (docs/guarded_maps.md)
+  virtual Status End() { return {}; }
 
   // Adds the time that this source spent.
   virtual void AddTo(LoaderCounters& counters) const = 0;

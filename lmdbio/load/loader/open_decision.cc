@@ -13,6 +13,7 @@
 
 #include "lmdbio/file/blocks/storage_cost.h"
 #include "lmdbio/file/io/cache_probe.h"
+#include "lmdbio/file/map/map_guard.h"
 #include "lmdbio/file/source/memory_room.h"
 #include "lmdbio/load/exchange/exchange_engine.h"
 #include "lmdbio/load/locate/locator.h"
@@ -91,7 +92,7 @@ double BatchBytes(const OpenDecision& facts, const LoaderOptions& options) {
 
 // Strategies of the papers name their engine. kAuto probes the page cache and chooses.
 Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
-                    const HostMember& member, OpenDecision& facts) {
+                    const HostMember& member, OpenDecision& facts, Notes& notes) {
   using EngineChoice = StrategyTraits::EngineChoice;
   switch (CompositionOf(options.strategy).engine) {
     case EngineChoice::kMmap:
@@ -124,9 +125,15 @@ Status ChooseEngine(const std::string& data_path, const LoaderOptions& options,
           },
   };
   // Rank 0 does not know the page caches of other hosts.
-  facts.is_in_place = member.is_only_host && options.allow_map && !options.engine &&
-                      !options.cache && options.snapshot != SnapshotMode::kOptimistic &&
-                      IsCachedEnough(probe, options.order, file_bytes, measures);
+  const bool gains_by_map = member.is_only_host && options.allow_map && !options.engine &&
+                            !options.cache && options.snapshot != SnapshotMode::kOptimistic &&
+                            IsCachedEnough(probe, options.order, file_bytes, measures);
+  facts.is_in_place = gains_by_map && file::MapGuard::IsInForce();
+  if (gains_by_map && !facts.is_in_place) {
+    notes.Add(
+        "the file is not mapped, because the program has set its own handler of SIGBUS while "
+        "lmdbio had maps");
+  }
   facts.engine =
       options.engine.value_or(is_warm ? file::EngineKind::kPread : file::EngineKind::kUring);
   // A mixed engine needs the kernel's count, as the probe does.
@@ -437,7 +444,7 @@ Status CheckSameView(ranks::Group& group, const ViewSpec* spec) {
 }
 
 Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const LoaderOptions& options,
-                                 const HostMember& member) {
+                                 const HostMember& member, Notes& notes) {
   if (!files.is_single()) LMDBIO_TRY_VOID(CheckListOptions(files, options));
   OpenDecision facts;
   facts.file_count = files.file_count();
@@ -451,8 +458,9 @@ Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const LoaderOptions& 
   facts.root = files.database(0).record().root;
   facts.snapshot = files.snapshot(0);
   facts.snapshot->file_size_bytes = files.end_bytes();
-  LMDBIO_TRY_VOID(files.is_single() ? ChooseEngine(files.data_path(0), options, member, facts)
-                                    : ChooseEngineOfList(files, options, facts));
+  LMDBIO_TRY_VOID(files.is_single()
+                      ? ChooseEngine(files.data_path(0), options, member, facts, notes)
+                      : ChooseEngineOfList(files, options, facts));
   return facts;
 }
 

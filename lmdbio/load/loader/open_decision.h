@@ -100,7 +100,7 @@ Status CheckSameOptions(ranks::Group& group, const LoaderOptions& options);
 //                           names it
 //         kIo, kCorruption
 Result<OpenDecision> LookAtFiles(const OpenedFiles& files, const LoaderOptions& options,
-                                 const HostMember& member);
+                                 const HostMember& member, Notes& notes);
 
 // Errors: kInvalidArgument  the strategy cannot serve a view
 Status CheckServesView(const LoaderOptions& options);

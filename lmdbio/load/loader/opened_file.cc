@@ -136,7 +136,7 @@ Result<OpenDecision> DecideOnList(const LoaderOptions& options, const HostMember
 
 Result<OpenDecision> OpenedFile::Decide(const LoaderOptions& options, const HostMember& member,
                                         Notes& notes, FileListing& listing) {
-  LMDBIO_TRY(OpenDecision decision, LookAtFiles(*files, options, member));
+  LMDBIO_TRY(OpenDecision decision, LookAtFiles(*files, options, member, notes));
   if (is_list()) {
     LMDBIO_TRY(listing, ListingOf(*files, list));
   }

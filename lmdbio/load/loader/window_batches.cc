@@ -98,7 +98,10 @@ class WindowBatches final : public BatchSource {
 
   void Return(uint64_t batch_number) override { slots_.Return(batch_number); }
 
-  void End() override { slots_.Abandon(next_batch_); }
+  Status End() override {
+    slots_.Abandon(next_batch_);
+    return parts_.in_place != nullptr ? parts_.in_place->map().CheckWhole() : Status();
+  }
 
   void AddTo(LoaderCounters& counters) const override { counters.wait_s += wait_s_; }
 

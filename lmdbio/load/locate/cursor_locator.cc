@@ -122,26 +122,11 @@ class CursorLocator final : public Locator {
 
   Status Locate(RecordIndex first, uint64_t count, file::RecordRunSink& sink) override {
     if (count == 0) return {};
-    // A touch behind the end of a shortened file would end the process, so the size is checked
-    // before the cursor touches the map.
     LMDBIO_TRY_VOID(source_->CheckNotShrunk(database_.pages().snapshot().file_size_bytes));
-    std::optional<LocationTally> tally;
-    if (fetch_) {
-      fetch_->Await();
-      tally.emplace(fetch_->Observe());
-    }
-    LMDBIO_TRY_VOID(StandAt(first));
-    RunJoiner runs(sink);
-    for (uint64_t i = 0; i < count; ++i) {
-      if (i > 0) LMDBIO_TRY_VOID(Step());
-      LMDBIO_TRY(const file::RecordLocation location, cursor_.Place());
-      LMDBIO_TRY_VOID(runs.Add({first.value + i}, location));
-      if (tally) tally->Add({first.value + i}, location);
-    }
-    at_ = first.value + count - 1;
-    is_at_start_ = false;
-    if (tally) fetch_->Learn(*tally, {at_});
-    return runs.Flush();
+    Status located = Walk(first, count, sink);
+    // Of pages that were lost under the cursor, nothing that it found is true.
+    LMDBIO_TRY_VOID(source_->CheckWhole());
+    return located;
   }
 
   // A host that has no record in the group passes the cursor on as it has arrived.
@@ -171,6 +156,26 @@ class CursorLocator final : public Locator {
   }
 
  private:
+  Status Walk(RecordIndex first, uint64_t count, file::RecordRunSink& sink) {
+    std::optional<LocationTally> tally;
+    if (fetch_) {
+      fetch_->Await();
+      tally.emplace(fetch_->Observe());
+    }
+    LMDBIO_TRY_VOID(StandAt(first));
+    RunJoiner runs(sink);
+    for (uint64_t i = 0; i < count; ++i) {
+      if (i > 0) LMDBIO_TRY_VOID(Step());
+      LMDBIO_TRY(const file::RecordLocation location, cursor_.Place());
+      LMDBIO_TRY_VOID(runs.Add({first.value + i}, location));
+      if (tally) tally->Add({first.value + i}, location);
+    }
+    at_ = first.value + count - 1;
+    is_at_start_ = false;
+    if (tally) fetch_->Learn(*tally, {at_});
+    return runs.Flush();
+  }
+
   // Before the first batch, the first record is all that is known (dissertation 4.2.2). An error
   // here shows again when the record is located.
   void LearnFirst() {

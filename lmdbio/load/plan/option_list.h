@@ -89,8 +89,9 @@ inline constexpr std::array<OptionInfo, 36> kOptionInfos = {{
     {"allow_map", "allow-map", "on|off", 0, 0, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "Batches may be views into a map of the file, if the job has one host and most of the file "
-     "is in its page cache. If a process truncates the file meanwhile, the system ends this "
-     "process with SIGBUS. Only with strategy auto; not with snapshot = optimistic."},
+     "is in its page cache. If a process truncates the file meanwhile, lost bytes of the batch "
+     "in use become zeros, and the next batch is an error. Only with strategy auto; not with "
+     "snapshot = optimistic."},
     {"readers_per_host", "readers-per-host", "N", 1, 65536, OptionRanks::kSame, OptionUse::kLoader,
      OptionUnit::kOther,
      "The number of ranks of each host that read."},

@@ -122,8 +122,9 @@ struct LoaderOptions {  // check-tree: large-class (a field for each option)
   // as the memory budget holds.
   uint64_t prefetch_batches = 0;
   // Batches may be views into a map of the file, if the job has one host and most of the file is in
-  // its page cache. If a process truncates the file meanwhile, the system ends this process with
-  // SIGBUS. Only with strategy auto; not with snapshot = optimistic.
+  // its page cache. If a process truncates the file meanwhile, lost bytes of the batch in use
+  // become zeros, and the next batch is an error. Only with strategy auto; not with snapshot =
+  // optimistic.
   bool allow_map = true;
   // The page size of the memory that batches are read into.
   HugePageUse huge_pages = HugePageUse::kAuto;

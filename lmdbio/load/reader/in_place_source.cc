@@ -3,7 +3,7 @@
 // Much of the file was in the page cache when the loader opened. Blocks with missing pages are read
 // before their slot ends, into buffers that nobody uses. This brings them into the page cache, and
 // a failure of the storage is an error of the read. Without it, a rank would sleep for each part of
-// the kernel's read-ahead, and a failure would be SIGBUS.
+// the kernel's read-ahead, and would find a failure only after it has used the batch.
 #include <optional>
 
 #include "lmdbio/load/reader/file_pieces.h"

@@ -260,6 +260,8 @@ Status SlotReader::FinishSlot(SlotInFlight& slot) {
   if (parts_.huge.window != nullptr) parts_.huge.window->Prepare(slot.slot.reserved);
   Status finished = parts_.finisher->Finish(slot.slot, window.ring(), SourceOf(slot).memory(),
                                             ValuesAre(), window.TakeBadRanges(slot.slot.number));
+  // Lost pages look like damaged ones, or like other records.
+  if (parts_.in_place.map != nullptr) LMDBIO_TRY_VOID(parts_.in_place.map->CheckWhole());
   if (!finished) return Fail(parts_.files->guards().Explain(std::move(finished).error()));
   const auto& batches = slot.slot.batches;
   if (std::any_of(batches.begin(), batches.end(), [](const auto& b) { return b.ends_epoch; })) {

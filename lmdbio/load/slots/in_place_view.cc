@@ -22,9 +22,14 @@ Status InPlaceView::CheckHead(const RecordEntry& entry) const {
                                   entry.value_bytes);
 }
 
-// The size comes first, because a touch behind the end of the file would end the process.
 Result<size_t> InPlaceView::Ready(std::span<RecordEntry> entries, size_t field_count) const {
   LMDBIO_TRY_VOID(map_->CheckNotShrunk(pages_.snapshot().file_size_bytes));
+  Result<size_t> kept = CheckHeads(entries, field_count);
+  LMDBIO_TRY_VOID(map_->CheckWhole());  // a lost head looks like a damaged one
+  return kept;
+}
+
+Result<size_t> InPlaceView::CheckHeads(std::span<RecordEntry> entries, size_t field_count) const {
   size_t kept = 0;
   size_t field = 0;     // of the record within its sample
   bool is_bad = false;  // an earlier record of the sample

@@ -36,13 +36,14 @@ class InPlaceView {
 
   const file::MapSource& map() const { return *map_; }
 
-  // Prepares a rank's share of a batch: checks the heads that are left to it, and that the file is
-  // as long as before.
+  // Prepares a rank's share of a batch: checks the heads that are left to it, that the file is as
+  // long as before, and that every byte of the batches before was the file's.
   // entries      as the reader wrote them, of this rank alone; samples with an entry that cannot be
   //              used are removed
   // field_count  entries of each sample
   // Returns: the number of entries that remain, at the front of `entries`
   // Errors: kStale       the file has shrunk
+  //         kIo          the storage failed for a page that somebody has used
   //         kCorruption  with OnError::kRaise, the first value whose run is not what was planned
   Result<size_t> Ready(std::span<RecordEntry> entries, size_t field_count = 1) const;
 
@@ -52,6 +53,7 @@ class InPlaceView {
       : map_(std::move(map)), pages_(*map_, snapshot), on_error_(on_error) {}
 
   Status CheckHead(const RecordEntry& entry) const;
+  Result<size_t> CheckHeads(std::span<RecordEntry> entries, size_t field_count) const;
 
   std::unique_ptr<file::MapSource> map_;
   file::PageReader pages_;

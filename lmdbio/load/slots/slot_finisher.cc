@@ -6,7 +6,7 @@
 
 #include "lmdbio/base/align.h"
 #include "lmdbio/base/check.h"
-#include "lmdbio/file/io/map_advice.h"
+#include "lmdbio/file/map/map_advice.h"
 
 namespace lmdbio::load {
 namespace {

@@ -20,6 +20,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/check_failure.h"
 #include "tests/support/file_bytes.h"
+#include "tests/support/good.h"
 #include "tests/support/random.h"
 #include "tests/support/temp_dir.h"
 
@@ -276,7 +277,7 @@ TEST_CASE("Every source fails many requests when the file ends before one", "[io
 
 TEST_CASE("A truncated file gives an error, not a signal", "[io][source]") {
   for (const SourceKind& kind : SourceKinds()) {
-    if (kind.name == std::string("MapSource")) continue;  // its contract excludes this
+    if (kind.name == std::string("MapSource")) continue;  // below
     INFO(kind.name);
     const TestFile file;
     const std::unique_ptr<ByteSource> source = kind.open(file.path());
@@ -320,6 +321,20 @@ TEST_CASE("MapSource returns the current size of a shrunken file", "[io][source]
   const std::unique_ptr<ByteSource> source = Open<MapSource>(file.path());
   fs::resize_file(file.path(), 4096);
   CHECK(source->SizeBytes() == 4096);
+}
+
+TEST_CASE("MapSource reads zeros where a file was truncated, and says so", "[io][source]") {
+  const TestFile file;
+  const auto source = test::Good(MapSource::Open(file.path()));
+  const Bytes before = test::Good(source->Read({kOddFileBytes - 4096, 4096}, {}));
+  fs::resize_file(file.path(), 2 * kWindowBytes);
+  CHECK(ReadsRight(*source, file, {2 * kWindowBytes - 4096, 4096}));
+  CHECK(source->CheckWhole());
+  CHECK(AsText(before) == std::string(4096, '\0'));
+  const Result<Bytes> after = source->Read({0, 4096}, {});
+  REQUIRE_FALSE(after.has_value());
+  CHECK(after.error().code() == ErrorCode::kStale);
+  CHECK(after.error().message() == source->CheckWhole().error().message());
 }
 
 TEST_CASE("MapSource accepts hints for any extent, also beyond the file", "[io][source]") {

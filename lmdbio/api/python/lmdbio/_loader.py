@@ -228,8 +228,9 @@ class Loader:
                              always read ahead. 0: as many as the memory budget holds.
         allow_map            Batches may be views into a map of the file, if the job has one host
                              and most of the file is in its page cache. If a process truncates the
-                             file meanwhile, the system ends this process with SIGBUS. Only with
-                             strategy auto; not with snapshot = optimistic.
+                             file meanwhile, lost bytes of the batch in use become zeros, and the
+                             next batch is an error. Only with strategy auto; not with snapshot =
+                             optimistic.
         huge_pages           The page size of the memory that batches are read into. "auto": Huge
                              pages (2 MiB), as far as the system has them; a note tells the reason
                              if it has none. "off": Small pages. Direct reads are slower; the memory

@@ -1,4 +1,4 @@
-#include "lmdbio/file/io/map_advice.h"
+#include "lmdbio/file/map/map_advice.h"
 
 #include <random>
 

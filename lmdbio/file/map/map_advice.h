@@ -1,6 +1,6 @@
-// lmdbio/file/io/map_advice.h - hints to the kernel about the next reads from a map.
-#ifndef LMDBIO_FILE_IO_MAP_ADVICE_H_
-#define LMDBIO_FILE_IO_MAP_ADVICE_H_
+// lmdbio/file/map/map_advice.h - hints to the kernel about the next reads from a map.
+#ifndef LMDBIO_FILE_MAP_MAP_ADVICE_H_
+#define LMDBIO_FILE_MAP_MAP_ADVICE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -25,11 +25,11 @@ constexpr Extent AdvisedExtent(uint64_t map_bytes, Extent extent, uint64_t page_
 }
 
 // Sleeps until the page of the byte at `offset` is in memory.
-// Requires: the file still has that byte; otherwise the process ends with SIGBUS
+// Requires: the file still has that byte, or the map is guarded (map_guard.h)
 inline void TouchByte(Bytes map, uint64_t offset) {
   const volatile std::byte* byte = &map[offset];
   static_cast<void>(*byte);
 }
 
 }  // namespace lmdbio::file
-#endif  // LMDBIO_FILE_IO_MAP_ADVICE_H_
+#endif  // LMDBIO_FILE_MAP_MAP_ADVICE_H_
