@@ -47,6 +47,8 @@ class SharedPages {
   void* address_;
 };
 
+constexpr auto kLeaveLimit = std::chrono::seconds(60);
+
 void Require(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "window_bench: %s\n", what);
@@ -97,14 +99,14 @@ void HandOver(int rank_count, uint64_t slot_count, uint64_t in_flight) {
     Window window(memory.bytes(), shape, 0, 0);
     for (uint64_t slot = 0; slot < slot_count; ++slot) {
       // Slot s starts once slot s - in_flight is released by all ranks. After the loop the reader
-      // waits for the last release, so each job covers whole hand-overs.
+      // waits until all ranks have left, so each job covers whole hand-overs.
       if (slot >= in_flight)
         Require(*window.AwaitSpace(slot - in_flight + 1),
                 "a wait for window memory was interrupted");
       Require(window.FinishPart(slot), "a slot has more than one reader");
       window.Announce(slot, {slot, 1, 0, 0});
     }
-    Require(*window.AwaitSpace(slot_count), "a wait for window memory was interrupted");
+    Require(window.AwaitAllLeft(kLeaveLimit), "a rank has not left the window");
   });
 }
 

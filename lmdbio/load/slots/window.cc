@@ -193,7 +193,12 @@ bool Window::AwaitAllLeft(std::chrono::seconds limit) {
   return true;
 }
 
-bool Window::HasSpace(uint64_t slot_count) const { return LeastLetGo() >= slot_count; }
+// A slot that ranks release has been finished. Ranks that leave release slots that are still read
+// or checked, so when all have left, nothing may be read into that memory.
+bool Window::HasSpace(uint64_t slot_count) const {
+  const uint64_t least = LeastLetGo();
+  return least >= slot_count && least != kEverything;
+}
 
 Result<bool> Window::AwaitSpace(uint64_t slot_count) {
   const auto is_over = [&] {

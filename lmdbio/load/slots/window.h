@@ -93,7 +93,8 @@ class Window {
   // Sleeps until all ranks have released the first `slot_count` slots. False if Wake was called.
   // Errors: as AwaitSlot
   Result<bool> AwaitSpace(uint64_t slot_count);
-  // The same without sleeping.
+  // The same without sleeping. False once all ranks have left: nobody needs further slots, and the
+  // memory of those in flight is not free.
   bool HasSpace(uint64_t slot_count) const;
   // Ends AwaitSpace of this process, now and later. Any thread.
   void Wake();
