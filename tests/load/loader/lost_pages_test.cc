@@ -44,7 +44,7 @@ TEST_CASE("A batch in place that is in use turns to zeros, and the next call is 
   db.Commit();
   LoaderOptions options;
   options.global_batch_size = 10;
-  options.max_batches = GENERATE(0, 1);
+  options.max_batches = GENERATE(uint64_t{0}, uint64_t{1});
   CAPTURE(options.max_batches);
   const auto group = ranks::SoloGroup();
   const auto loader = Good(load::Loader::Open(*group, db.data_file().string(), options));
