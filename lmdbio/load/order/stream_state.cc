@@ -159,6 +159,10 @@ Status CheckWhole(const StreamState& state, uint64_t position, uint64_t epoch) {
   if (state.next_batch - schedule.origin.batch > kPositionMax / schedule.batch_size) {
     return Bad("is invalid: batch lies beyond the last possible position");
   }
+  // Schedule groups batches in any order, but the loader only where records are dealt out.
+  if (!DealsOut(schedule) && schedule.group_batches > 1) {
+    return Bad("is invalid: with this order, order.group_batches must be 1");
+  }
   if (DealsOut(schedule) &&
       schedule.origin.position % (schedule.walk.record_count * schedule.reuse) != 0) {
     return Bad("is invalid: origin.position is not the start of an epoch");

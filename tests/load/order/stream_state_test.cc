@@ -257,6 +257,13 @@ TEST_CASE("Damaged states are refused, naming the field", "[order][state]") {
   json contradicting = whole;
   contradicting["position"] = 5;
   CHECK_THAT(DecodeRefusal(contradicting), ContainsSubstring("position is 5, but batch"));
+  // Groups of batches where records are not dealt out, and batches that do not begin an epoch.
+  json grouped = json::parse(EncodeStreamState(SomeState()));
+  grouped["order"]["group_batches"] = 2;
+  CHECK_THAT(DecodeRefusal(grouped), ContainsSubstring("order.group_batches must be 1"));
+  grouped["origin"]["position"] = 1;
+  grouped["position"] = grouped["position"].get<uint64_t>() + 1;
+  CHECK_THAT(DecodeRefusal(grouped), ContainsSubstring("order.group_batches must be 1"));
   json early = whole;
   early["origin"]["batch"] = 1000;
   CHECK_THAT(DecodeRefusal(early), ContainsSubstring("origin.batch"));
