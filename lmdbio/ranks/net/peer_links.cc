@@ -31,6 +31,20 @@ constexpr uint32_t kFailure = 2;  // the bytes are the text of an error
 constexpr uint64_t kMessageBytesMax = uint64_t{1} << 30;
 constexpr size_t kReceiveBytes = 64 << 10;
 
+// The frame in front of `bytes`, if it is there.
+std::optional<Frame> FrameIn(Bytes bytes) {
+  Frame frame;
+  if (bytes.size() < sizeof frame) return std::nullopt;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  return frame;
+}
+
+// No rank of this version sends another frame. Its bytes would be kept until all of them have come.
+bool IsMalformed(const Frame& frame) {
+  const bool is_known = frame.kind == kMessage || frame.kind == kFailure;
+  return !is_known || frame.length_bytes > kMessageBytesMax;
+}
+
 }  // namespace
 
 Status PeerLinks::MakeEvents() {
@@ -158,11 +172,11 @@ Status PeerLinks::Drain() {
   return {};
 }
 
+// A malformed frame needs no more bytes. It stays in front, so every later Receive fails, too.
 bool PeerLinks::IsWhole(const Incoming& link) {
-  if (link.bytes.size() < sizeof(Frame)) return false;
-  Frame frame;
-  std::memcpy(&frame, link.bytes.data(), sizeof frame);
-  return link.bytes.size() - sizeof frame >= frame.length_bytes;
+  const std::optional<Frame> frame = FrameIn(link.bytes);
+  if (!frame) return false;
+  return IsMalformed(*frame) || link.bytes.size() - sizeof *frame >= frame->length_bytes;
 }
 
 // An end of file and a broken connection mean the same here: the peer is gone.
@@ -194,14 +208,18 @@ Result<std::optional<std::vector<std::byte>>> PeerLinks::Receive(int from) {
     if (Wait(link.socket.get(), POLLIN) == Waited::kStopped) return std::nullopt;
     if (ReadMore(link) == Read::kEnd) return Gone(from);
   }
-  Frame frame;
-  std::memcpy(&frame, link.bytes.data(), sizeof frame);
-  // The length is not bounded here. Only ranks with the key of the job are connected.
+  const Frame frame = *FrameIn(link.bytes);
+  if (IsMalformed(frame)) {
+    return lmdbio::Fail(ErrorCode::kPeerFailed,
+                        fmt::format("{} has sent a malformed message: kind {}, {} bytes",
+                                    NameOf(from), frame.kind, frame.length_bytes));
+  }
   const auto begin = link.bytes.begin() + sizeof frame;
   const auto end = begin + static_cast<std::ptrdiff_t>(frame.length_bytes);
   std::vector<std::byte> message(begin, end);
   link.bytes.erase(link.bytes.begin(), end);
   if (frame.kind == kMessage) return message;
+  if (message.empty()) return lmdbio::Fail(ErrorCode::kPeerFailed, NameOf(from) + " has failed");
   return lmdbio::Fail(ErrorCode::kPeerFailed,
                       std::string(reinterpret_cast<const char*>(message.data()), message.size()),
                       frame.error_number);

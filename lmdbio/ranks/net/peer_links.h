@@ -83,7 +83,8 @@ class PeerLinks {
 
   // Sleeps until there is a message from `from`, and returns it; nothing after Stop.
   // Requires: `from` is in the plan
-  // Errors: kPeerFailed  the rank has sent an error, or is gone; names it
+  // Errors: kPeerFailed  the rank has sent an error, or no message of this version, or is gone;
+  //                      names it
   Result<std::optional<std::vector<std::byte>>> Receive(int from);
 
   // As Receive. Meanwhile it sends the bytes that Post has left. Ranks that post to each other and

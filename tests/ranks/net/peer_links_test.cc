@@ -9,10 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "lmdbio/ranks/group/thread_group.h"
 #include "lmdbio/ranks/net/peer_address.h"
 #include "tests/ranks/group/group_checks.h"
 #include "tests/ranks/net/all_pairs.h"
+#include "tests/ranks/net/foreign_links.h"
 #include "tests/support/catch.h"
 
 namespace lmdbio::ranks {
@@ -99,6 +102,40 @@ TEST_CASE("A rank that fails or ends is an error for those that wait for it",
       CHECK(heard[rank].find("has ended unexpectedly") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("A frame that no rank sends is an error before its bytes have come",
+          "[comm][peer_links]") {
+  const auto [kind, length_bytes] = GENERATE(table<uint32_t, uint64_t>(
+      {{1, ~uint64_t{0}}, {1, (uint64_t{1} << 30) + 1}, {2, uint64_t{1} << 62}, {0, 4}, {3, 4}}));
+  const int neighbours[] = {1};
+  test::ForeignLinks foreign(2, neighbours);
+  const std::vector<std::byte> message = Message(1, 0, 10);
+  foreign.SendFrame(0, 1, message.size(), message);
+  foreign.SendFrame(0, kind, length_bytes, {});
+  const auto links = foreign.TakeLinks();
+  const auto first = links->Receive(1);
+  REQUIRE((first && *first));
+  CHECK(**first == message);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(links->HasMessage(1));
+    CHECK_FALSE(links->IsGone(1));
+    const auto second = links->Receive(1);
+    REQUIRE_FALSE(second);
+    CHECK(second.error().code() == ErrorCode::kPeerFailed);
+    CHECK(
+        second.error().message() ==
+        fmt::format("rank 1 has sent a malformed message: kind {}, {} bytes", kind, length_bytes));
+  }
+}
+
+TEST_CASE("A failure without words names its rank", "[comm][peer_links]") {
+  const int neighbours[] = {1};
+  test::ForeignLinks foreign(2, neighbours);
+  foreign.SendFrame(0, 2, 0, {});
+  const auto got = foreign.TakeLinks()->Receive(1);
+  REQUIRE_FALSE(got);
+  CHECK(got.error().message() == "rank 1 has failed");
 }
 
 TEST_CASE("Stop ends a wait of Receive and of Send", "[comm][peer_links]") {
