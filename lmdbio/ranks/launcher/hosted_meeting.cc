@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -79,21 +78,9 @@ std::string HostedMeeting::Place() const {
 }
 
 std::vector<std::byte> HostedMeeting::Hello(Bytes mine, std::span<const int> wanted) const {
-  const GuestIntroduction said{launch_.job,
-                               launch_.meeting,
-                               launch_.rank,
-                               launch_.size,
-                               static_cast<uint32_t>(mine.size()),
-                               static_cast<uint32_t>(wanted.size())};
-  const Bytes head = std::as_bytes(std::span(&said, 1));
-  std::vector<std::byte> body(head.begin(), head.end());
-  body.insert(body.end(), mine.begin(), mine.end());
-  for (const int rank : wanted) {
-    const auto number = static_cast<int32_t>(rank);
-    const Bytes bytes = std::as_bytes(std::span(&number, 1));
-    body.insert(body.end(), bytes.begin(), bytes.end());
-  }
-  return body;
+  return EncodeHello(
+      {.job = launch_.job, .meeting = launch_.meeting, .rank = launch_.rank, .size = launch_.size},
+      mine, wanted);
 }
 
 // Whether the host of this meeting has welcomed the guest. False: the next port, or a later try.
@@ -197,7 +184,11 @@ tl::unexpected<Error> HostedMeeting::HostIsGone() const {
 }
 
 tl::unexpected<Error> HostedMeeting::FailureOf(const MeetingMessage& message) {
-  return Fail(static_cast<ErrorCode>(message.head.value), message.text());
+  // Another number is of no version, and 0 would be success in C.
+  const uint64_t code = message.head.value;
+  const bool is_known = code >= static_cast<uint64_t>(ErrorCode::kInvalidArgument) &&
+                        code <= static_cast<uint64_t>(ErrorCode::kPeerFailed);
+  return Fail(is_known ? static_cast<ErrorCode>(code) : ErrorCode::kPeerFailed, message.text());
 }
 
 Result<MeetingResult> HostedMeeting::Exchange(Bytes mine, std::span<const int> wanted) {
@@ -212,21 +203,10 @@ Result<MeetingResult> HostedMeeting::Exchange(Bytes mine, std::span<const int> w
     // The host has a limit of its own, and tells which ranks are missing.
     Await(connection_, Clock::time_point::max());
   }
-  MeetingResult result;
-  Bytes rest = message->body;
-  const auto take = [&rest](size_t count) {
-    const Bytes taken = rest.first(std::min(count, rest.size()));
-    rest = rest.subspan(taken.size());
-    return taken;
-  };
-  std::ranges::copy(take(result.key.size()), result.key.begin());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    uint32_t length = 0;
-    std::ranges::copy(take(sizeof length), std::as_writable_bytes(std::span(&length, 1)).begin());
-    const Bytes entry = take(length);
-    result.entries.emplace_back(entry.begin(), entry.end());
-  }
-  return result;
+  std::optional<MeetingResult> result = DecodeEntries(message->body, wanted.size());
+  if (result) return std::move(*result);
+  return Fail(ErrorCode::kInternal,
+              fmt::format("rank 0 at {} has sent malformed entries", Place()));
 }
 
 // The host leaves when rank 0 knows that all ranks are connected, which others may not know yet.

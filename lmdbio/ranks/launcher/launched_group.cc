@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,11 +52,14 @@ Result<JobAddresses> Meet(MeetingPlace& place, const Launch& launch,
   job->key = met.key;
   job->of_ranks.resize(static_cast<size_t>(launch.size));
   for (size_t i = 0; i < neighbours.size(); ++i) {
-    Reachability& there = job->of_ranks[static_cast<size_t>(neighbours[i])];
-    if (met.entries[i].size() != sizeof there) {
-      return Fail(ErrorCode::kInternal, "the meeting place returns another entry than was brought");
+    // A program that has met in the place of a rank may have brought anything.
+    const std::optional<Reachability> there = ReachabilityIn(met.entries[i]);
+    if (!there) {
+      return Fail(ErrorCode::kInternal,
+                  fmt::format("rank {} has brought no addresses to the meeting, but other bytes",
+                              neighbours[i]));
     }
-    std::memcpy(&there, met.entries[i].data(), sizeof there);
+    job->of_ranks[static_cast<size_t>(neighbours[i])] = *there;
   }
   return job;
 }

@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/base/unique_fd.h"
+#include "lmdbio/ranks/launcher/meeting_place.h"
 
 namespace lmdbio::ranks {
 
@@ -53,6 +55,24 @@ struct GuestIntroduction {
   uint32_t wanted_count = 0;
 };
 static_assert(std::is_trivially_copyable_v<GuestIntroduction>);
+
+// The body of a kHello.
+struct GuestHello {
+  GuestIntroduction said;        // the counts are those of the members below
+  std::vector<std::byte> entry;  // [at most kMeetingEntryBytesMax]
+  std::vector<int32_t> wanted;   // [at most kMeetingWantedMax] any numbers
+};
+std::vector<std::byte> EncodeHello(GuestIntroduction said, Bytes entry,
+                                   std::span<const int> wanted);
+// Nothing: the sender speaks no such protocol.
+std::optional<GuestHello> DecodeHello(Bytes body);
+
+// The body of a kEntries.
+std::vector<std::byte> EncodeEntries(const JobKey& key,
+                                     std::span<const std::vector<std::byte>> entries);
+// wanted_count  the number of entries
+// Nothing: it is cut off, or has other lengths.
+std::optional<MeetingResult> DecodeEntries(Bytes body, size_t wanted_count);
 
 struct MeetingMessage {
   MeetingHead head;

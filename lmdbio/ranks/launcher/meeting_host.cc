@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -184,9 +183,9 @@ void MeetingHost::ServeStrangers(Clock::time_point now) {
 
 // Answers a hello, and makes the stranger a guest if it is expected.
 void MeetingHost::Welcome(UnknownGuest& stranger, const MeetingMessage& hello) {
-  GuestIntroduction said;
-  if (hello.body.size() < sizeof said) return;
-  std::memcpy(&said, hello.body.data(), sizeof said);
+  std::optional<GuestHello> decoded = DecodeHello(hello.body);
+  if (!decoded) return;
+  const GuestIntroduction& said = decoded->said;
   MeetingConnection& connection = stranger.connection;
   const auto refuse = [&](MeetingWord why, uint64_t value = 0) { connection.Send(why, value); };
   if (said.job != launch_.job) return refuse(MeetingWord::kOtherJob);
@@ -197,21 +196,13 @@ void MeetingHost::Welcome(UnknownGuest& stranger, const MeetingMessage& hello) {
                         said.rank, said.size, launch_.size));
     return refuse(MeetingWord::kOtherSize, static_cast<uint64_t>(launch_.size));
   }
-  const size_t body_bytes =
-      sizeof said + said.entry_bytes + size_t{said.wanted_count} * sizeof(int32_t);
-  if (said.rank < 0 || said.rank >= launch_.size || said.entry_bytes > kMeetingEntryBytesMax ||
-      said.wanted_count > kMeetingWantedMax || body_bytes != hello.body.size()) {
-    return;
-  }
+  if (said.rank < 0 || said.rank >= launch_.size) return;
   Guest& guest = guests_[static_cast<size_t>(said.rank)];
   if (guest.has_come) return refuse(MeetingWord::kTwice);
   guest.has_come = true;
   ++come_count_;
-  const auto entry = hello.body.begin() + sizeof said;
-  const auto wanted = entry + said.entry_bytes;
-  guest.entry.assign(entry, wanted);
-  guest.wanted.resize(said.wanted_count);
-  std::copy(wanted, hello.body.end(), std::as_writable_bytes(std::span(guest.wanted)).begin());
+  guest.entry = std::move(decoded->entry);
+  guest.wanted = std::move(decoded->wanted);
   guest.connection = std::move(connection);
   guest.connection.Send(MeetingWord::kComeIn);
   if (failure_) {
@@ -223,17 +214,13 @@ void MeetingHost::Welcome(UnknownGuest& stranger, const MeetingMessage& hello) {
 }
 
 void MeetingHost::SendEntries(Guest& guest) {
-  std::vector<std::byte> body(key_.begin(), key_.end());
+  std::vector<std::vector<std::byte>> entries;
   for (const int32_t rank : guest.wanted) {
     const bool is_rank = rank >= 0 && rank < launch_.size;
-    const std::vector<std::byte> none;
-    const std::vector<std::byte>& entry = is_rank ? guests_[static_cast<size_t>(rank)].entry : none;
-    const auto length = static_cast<uint32_t>(entry.size());
-    const Bytes head = std::as_bytes(std::span(&length, 1));
-    body.insert(body.end(), head.begin(), head.end());
-    body.insert(body.end(), entry.begin(), entry.end());
+    entries.push_back(is_rank ? guests_[static_cast<size_t>(rank)].entry
+                              : std::vector<std::byte>());
   }
-  guest.connection.Send(MeetingWord::kEntries, 0, body);
+  guest.connection.Send(MeetingWord::kEntries, 0, EncodeEntries(key_, entries));
 }
 
 // A guest that ends its connection without a word has died.

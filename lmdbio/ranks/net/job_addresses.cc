@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -99,8 +100,15 @@ Result<JobAddresses> ExchangeAddresses(Group& group, const AddressPlan& plan) {
   // rank r.
   const Reachability mine = job.door.reachability();
   LMDBIO_TRY(const auto gathered, group.AllGather(std::as_bytes(std::span(&mine, 1))));
-  job.of_ranks.resize(static_cast<size_t>(group.size()));
-  std::memcpy(job.of_ranks.data(), gathered.data(), gathered.size());
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Bytes theirs =
+        Bytes(gathered).subspan(static_cast<size_t>(rank) * sizeof mine, sizeof mine);
+    const std::optional<Reachability> there = ReachabilityIn(theirs);
+    if (!there) {
+      return Fail(ErrorCode::kInternal, fmt::format("rank {} has sent malformed addresses", rank));
+    }
+    job.of_ranks.push_back(*there);
+  }
   return job;
 }
 

@@ -104,6 +104,14 @@ Result<std::vector<PeerAddress>> ResolveHost(const std::string& host) {
   return found;
 }
 
+std::optional<Reachability> ReachabilityIn(Bytes bytes) {
+  Reachability found;
+  if (bytes.size() != sizeof found) return std::nullopt;
+  std::memcpy(&found, bytes.data(), sizeof found);
+  if (found.address_count > Reachability::kAddressesMax) return std::nullopt;
+  return found;
+}
+
 PeerAddress AnyAddress() { return {}; }
 
 PeerAddress AnyAddressOfV4() {

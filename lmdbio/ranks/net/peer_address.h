@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "lmdbio/base/status.h"
+#include "lmdbio/base/types.h"
 
 namespace lmdbio::ranks {
 
@@ -29,6 +31,9 @@ struct Reachability {
   std::array<PeerAddress, kAddressesMax> addresses{};
 };
 static_assert(std::is_trivially_copyable_v<Reachability>);
+
+// The bytes of a Reachability of another process; nothing if they are no valid one.
+std::optional<Reachability> ReachabilityIn(Bytes bytes);
 
 // The addresses of this host's interfaces that are up, loopback last; at most kAddressesMax.
 // Errors: kResourceExhausted  no descriptor for the question; names the limit
