@@ -209,8 +209,7 @@ Result<std::vector<std::byte>> LinkedGroup::Receive(int from, const CallHead& ex
   if (!message) return Fail(Break(std::move(message).error()));
   CallHead head;
   const std::vector<std::byte>& bytes = **message;
-  if (bytes.size() < sizeof head)
-    return Fail(Break(Error(ErrorCode::kInternal, "a short message")));
+  if (bytes.size() < sizeof head) return MalformedPart(from);
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head != expected) {
     return Fail(Break(
@@ -220,6 +219,35 @@ Result<std::vector<std::byte>> LinkedGroup::Receive(int from, const CallHead& ex
                           ranks_of_job_[static_cast<size_t>(rank_)], WordsOf(expected)))));
   }
   return std::vector<std::byte>(bytes.begin() + sizeof head, bytes.end());
+}
+
+// Its head is right, so it is of this call. But a size or a rank is not, and nothing may be written
+// beside the memory for it.
+tl::unexpected<Error> LinkedGroup::MalformedPart(int from) {
+  return Fail(Break(
+      Error(ErrorCode::kInternal, fmt::format("{} has sent a malformed part of a collective call",
+                                              links_->NameOf(number_of(from))))));
+}
+
+// Places the parts of all ranks, which are in any order, each with its number in front.
+// all  [size_ * bytes of a rank]
+// Returns: false if a rank is missing, or there twice
+bool LinkedGroup::PlaceParts(Bytes parts, MutableBytes all) const {
+  const auto ranks = static_cast<size_t>(size_);
+  const size_t bytes = all.size() / ranks;
+  if (parts.size() != ranks * (sizeof(int32_t) + bytes)) return false;
+  std::vector<bool> has(ranks);
+  while (!parts.empty()) {
+    int32_t rank = 0;
+    std::memcpy(&rank, parts.data(), sizeof rank);
+    if (rank < 0 || rank >= size_ || has[static_cast<size_t>(rank)]) return false;
+    has[static_cast<size_t>(rank)] = true;
+    const Bytes part = parts.subspan(sizeof rank, bytes);
+    std::ranges::copy(
+        part, all.begin() + static_cast<std::ptrdiff_t>(rank) * static_cast<std::ptrdiff_t>(bytes));
+    parts = parts.subspan(sizeof rank + bytes);
+  }
+  return true;
 }
 
 // Up the tree go the bytes of all ranks below, each with its number in front; down the bytes of all
@@ -233,21 +261,19 @@ Result<std::vector<std::byte>> LinkedGroup::GatherPiece(CollectiveKind kind, Byt
   below.insert(below.end(), mine.begin(), mine.end());
   for (const int child : neighbours_.children) {
     LMDBIO_TRY(const auto theirs, Receive(child, head));
+    const size_t most_bytes = part_bytes * static_cast<size_t>(size_);
+    if (theirs.size() % part_bytes != 0 || theirs.size() > most_bytes) return MalformedPart(child);
     below.insert(below.end(), theirs.begin(), theirs.end());
   }
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(size_));
   if (neighbours_.parent) {
+    const size_t all_bytes = all.size();
     LMDBIO_TRY_VOID(Send(*neighbours_.parent, head, below));
     LMDBIO_TRY(all, Receive(*neighbours_.parent, head));
-  } else {
-    for (size_t at = 0; at + part_bytes <= below.size(); at += part_bytes) {
-      int32_t rank = 0;
-      std::memcpy(&rank, &below[at], sizeof rank);
-      if (!mine.empty()) {
-        std::memcpy(&all[static_cast<size_t>(rank) * mine.size()], &below[at + sizeof rank],
-                    mine.size());
-      }
-    }
+    if (all.size() != all_bytes) return MalformedPart(*neighbours_.parent);
+  } else if (!PlaceParts(below, all)) {
+    return Fail(Break(
+        Error(ErrorCode::kInternal, "the parts of a collective call are not one of each rank")));
   }
   for (const int child : neighbours_.children) LMDBIO_TRY_VOID(Send(child, head, all));
   LMDBIO_TRY_VOID(SendRest());
@@ -271,7 +297,8 @@ Status LinkedGroup::BroadcastPiece(int root, MutableBytes piece) {
   if (rank_ != root) {
     from = TowardsRoot(root);
     LMDBIO_TRY(const auto bytes, Receive(*from, head));
-    if (!bytes.empty()) std::memcpy(piece.data(), bytes.data(), bytes.size());
+    if (bytes.size() != piece.size()) return MalformedPart(*from);
+    std::ranges::copy(bytes, piece.begin());
   }
   for (const int child : neighbours_.children) {
     if (child != from) LMDBIO_TRY_VOID(Send(child, head, piece));

@@ -43,7 +43,8 @@ class LinkedGroup final : public Group {
   const std::string& host_name() const override { return host_name_; }
 
   // Errors: kPeerFailed  a rank has ended; names it
-  //         kInternal    the ranks make different calls; names both
+  //         kInternal    the ranks make different calls, and names both; a neighbour has sent a
+  //                      malformed part
   Status Barrier() override;
   Status Broadcast(int root, MutableBytes bytes) override;
   Result<std::vector<std::byte>> AllGather(Bytes mine) override;
@@ -63,6 +64,8 @@ class LinkedGroup final : public Group {
   static std::string WordsOf(const CallHead& head);
   Status Send(int to, const CallHead& head, Bytes body);
   Result<std::vector<std::byte>> Receive(int from, const CallHead& expected);
+  tl::unexpected<Error> MalformedPart(int from);
+  bool PlaceParts(Bytes parts, MutableBytes all) const;
   Status SendRest();
   Result<std::vector<std::byte>> GatherPiece(CollectiveKind kind, Bytes mine);
   Status BroadcastPiece(int root, MutableBytes piece);
