@@ -1,5 +1,5 @@
 // tests/ranks/hooked_group.h - a group that lets a test refuse or inspect its shared memory, fail
-// its barriers, and name a rank that has ended.
+// its barriers, forge what it gathers, and name a rank that has ended.
 #ifndef LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 #define LMDBIO_TESTS_RANKS_HOOKED_GROUP_H_
 
@@ -45,12 +45,20 @@ class HookedGroup final : public Group {
   // In place of Barrier.
   void set_barrier(std::function<Status()> barrier) { barrier_ = std::move(barrier); }
 
+  // In place of AllGather.
+  void set_gather(std::function<std::vector<std::byte>(Bytes mine)> gather) {
+    gather_ = std::move(gather);
+  }
+
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   const std::string& host_name() const override { return group_->host_name(); }
   Status Barrier() override { return barrier_ ? barrier_() : group_->Barrier(); }
   Status Broadcast(int root, MutableBytes bytes) override { return group_->Broadcast(root, bytes); }
-  Result<std::vector<std::byte>> AllGather(Bytes mine) override { return group_->AllGather(mine); }
+  Result<std::vector<std::byte>> AllGather(Bytes mine) override {
+    if (gather_) return gather_(mine);
+    return group_->AllGather(mine);
+  }
   Result<std::unique_ptr<Group>> SplitByHost() override { return Hooked(group_->SplitByHost()); }
   Result<std::unique_ptr<Group>> Split(int color) override { return Hooked(group_->Split(color)); }
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override {
@@ -74,6 +82,7 @@ class HookedGroup final : public Group {
   Hook hook_;
   std::function<Status()> ended_;
   std::function<Status()> barrier_;
+  std::function<std::vector<std::byte>(Bytes mine)> gather_;
 };
 
 }  // namespace lmdbio::ranks

@@ -5,6 +5,7 @@
 //               own, or else the lowest rank that knows of a failure of another rank
 //
 // Every rank sees the same codes and lengths. So all ranks take the second step, or none does.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -20,6 +21,10 @@ struct AgreedFailure {
   int32_t error_number = 0;
   uint64_t text_bytes = 0;
 };
+
+// The text of a failure is a line. More bytes come from no rank of this version, and are not
+// allocated.
+constexpr uint64_t kTextBytesMax = uint64_t{1} << 20;
 
 // Whether a rank failed only because another rank had failed before.
 bool IsSecondHand(const AgreedFailure& verdict) {
@@ -54,7 +59,8 @@ FailureReporter ChooseReporter(Bytes gathered) {
 }  // namespace
 
 Status Agree(Group& group, Status mine) {
-  const std::string my_text = mine ? "" : TextOf(group, mine.error());
+  std::string my_text = mine ? "" : TextOf(group, mine.error());
+  my_text.resize(std::min<uint64_t>(my_text.size(), kTextBytesMax));
   AgreedFailure my_verdict;
   if (!mine) {
     my_verdict = {static_cast<int32_t>(mine.error().code()), mine.error().error_number(),
@@ -65,6 +71,10 @@ Status Agree(Group& group, Status mine) {
   if (!gathered) return mine;
   const FailureReporter reporter = ChooseReporter(*gathered);
   if (reporter.rank < 0) return {};
+  if (reporter.verdict.text_bytes > kTextBytesMax) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("rank {} has sent a malformed failure", reporter.rank));
+  }
   std::string text(reporter.verdict.text_bytes, '\0');
   if (reporter.rank == group.rank()) text = my_text;
   Status sent = group.Broadcast(reporter.rank, std::as_writable_bytes(std::span(text)));

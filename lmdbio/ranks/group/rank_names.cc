@@ -2,6 +2,8 @@
 
 #include <array>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -24,7 +26,9 @@ Result<std::vector<std::string>> GatherRankNames(Group& group, int known_as) {
   LMDBIO_TRY(const auto all, group.AllGather(std::as_bytes(std::span(mine))));
   std::vector<std::string> names;
   for (size_t at = 0; at < all.size(); at += kNameBytes) {
-    names.emplace_back(reinterpret_cast<const char*>(&all[at]));
+    // A rank of another version may have sent no zero.
+    const std::string_view text(reinterpret_cast<const char*>(&all[at]), kNameBytes);
+    names.emplace_back(text.substr(0, text.find('\0')));
   }
   return names;
 }

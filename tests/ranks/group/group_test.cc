@@ -2,10 +2,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "lmdbio/ranks/group/rank_names.h"
 #include "lmdbio/ranks/group/thread_group.h"
 #include "tests/ranks/group/group_checks.h"
+#include "tests/ranks/hooked_group.h"
 #include "tests/support/catch.h"
 #include "tests/support/in_child.h"
 
@@ -39,6 +43,32 @@ TEST_CASE("A forked child does not inherit a group's memory, and its parent keep
           return is_zero ? test::Verdict::kRight : test::Verdict::kWrong;
         }) == test::Verdict::kRight);
   CHECK(bytes[5 << 20] == std::byte{1});
+}
+
+TEST_CASE("A failure whose text is too long for any rank is refused", "[comm]") {
+  const auto solo = SoloGroup();
+  HookedGroup group(*solo, {});
+  // A rank that has failed, with a text of 2^60 bytes.
+  group.set_gather([](Bytes) {
+    struct {
+      int32_t code, error_number;
+      uint64_t text_bytes;
+    } const verdict{static_cast<int32_t>(ErrorCode::kIo), 5, uint64_t{1} << 60};
+    const Bytes bytes = std::as_bytes(std::span(&verdict, 1));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+  const Status agreed = Agree(group, {});
+  REQUIRE_FALSE(agreed);
+  CHECK(agreed.error().message() == "rank 0 has sent a malformed failure");
+}
+
+TEST_CASE("A name that does not end is cut", "[comm]") {
+  const auto solo = SoloGroup();
+  HookedGroup group(*solo, {});
+  group.set_gather([](Bytes mine) { return std::vector(mine.size(), std::byte{'x'}); });
+  const auto names = GatherRankNames(group, 0);
+  REQUIRE(names);
+  CHECK(*names == std::vector<std::string>{std::string(256, 'x')});
 }
 
 TEST_CASE("SoloGroup passes the checks of all groups", "[comm]") {
