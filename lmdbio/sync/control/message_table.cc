@@ -97,7 +97,13 @@ Status MessageTable::Add(RequestEntry ask) {
   return {};
 }
 
+// A join that no rank can make is no error of a tensor. So it fails here, and not in the decoders
+// of all ranks, which would blame rank 0.
 Status MessageTable::Join(const RequestEntry& ask) {
+  if (const std::string wrong = WhatIsWrong(ask.request, rank_count_); !wrong.empty()) {
+    return Fail(ErrorCode::kInternal,
+                fmt::format("{}: an invalid join: {}", NamesOf(ask.ranks), wrong));
+  }
   for (const int32_t rank : ask.ranks) {
     if (!joined_.Add(rank)) {
       return Fail(ErrorCode::kInternal, fmt::format("rank {} joins twice", rank));

@@ -27,7 +27,8 @@ class MessageTable {
   // merge  merges `extra` of two kAdoptPlan requests; empty: they must be equal
   MessageTable(int rank_count, MergeExtra merge);
 
-  // Errors: kInternal  a rank repeats an unanswered request, or joins a second time
+  // Errors: kInternal  a rank repeats an unanswered request, joins a second time, or sends an
+  //                    invalid join
   Status Add(RequestEntry ask);
 
   // The responses for the tensors that have become complete since the last call, in that order.

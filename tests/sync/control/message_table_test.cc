@@ -150,6 +150,21 @@ TEST_CASE("MessageTable names a rank that repeats a request", "[control][table]"
   CHECK(twice.error().message() == "rank 2 requests tensor 'conv1' twice");
 }
 
+TEST_CASE("MessageTable names a rank with an invalid join", "[control][table]") {
+  MessageTable table(3, {});
+  Request join;
+  join.name = "join";
+  join.operation = Operation::kJoin;
+  REQUIRE(table.Add({join, {0, 2}, 0}));
+  join.shape = {-1};
+  const Status invalid = table.Add({join, {1}, 0});
+  REQUIRE(!invalid);
+  CHECK(invalid.error().code() == ErrorCode::kInternal);
+  CHECK(
+      invalid.error().message() ==
+      "rank 1: an invalid join: shape [-1] is invalid: a negative dimension, or too many elements");
+}
+
 TEST_CASE("MessageTable names the ranks without a request", "[control][table]") {
   MessageTable table(4, {});
   REQUIRE(table.Add({Conv(), {1}, 0}));
