@@ -40,8 +40,10 @@ class StaggerVote {
   // choice instead, and this returns nothing.
   std::optional<StaggerRates> TakeSum();
 
-  // The choice, as the parent has sent it.
-  void SetChoice(size_t way) { choice_ = way; }
+  // The choice, as the parent has sent it. A way that does not exist is ignored.
+  void SetChoice(size_t way) {
+    if (way < way_count_) choice_ = way;
+  }
   // The way of all readers; nothing until it is known.
   std::optional<size_t> choice() const { return choice_; }
 

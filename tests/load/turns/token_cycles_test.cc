@@ -151,6 +151,8 @@ TEST_CASE("the root chooses from the sum of all readers", "[turns]") {
   CHECK_FALSE(root.TakeSum());
   CHECK(root.choice() == size_t{1});
   CHECK_FALSE(leaf.choice());
+  leaf.SetChoice(2);  // there are ways 0 and 1
+  CHECK_FALSE(leaf.choice());
   leaf.SetChoice(1);
   CHECK(leaf.choice() == size_t{1});
 }
