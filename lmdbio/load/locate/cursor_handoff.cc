@@ -1,5 +1,6 @@
 #include "lmdbio/load/locate/cursor_handoff.h"
 
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -10,6 +11,21 @@
 namespace lmdbio::load {
 
 static_assert(std::is_trivially_copyable_v<HandedCursor>);
+
+// A bool of another value than 0 and 1 must not be read, so its byte is looked at first.
+Result<HandedCursor> HandedCursorIn(Bytes message) {
+  HandedCursor cursor;
+  const bool is_cursor =
+      message.size() == sizeof cursor &&
+      std::to_integer<uint8_t>(message[offsetof(HandedCursor, is_standing)]) <= 1;
+  if (!is_cursor) {
+    return Fail(ErrorCode::kCorruption,
+                fmt::format("malformed cursor message from another reader: {} bytes, expected {}",
+                            message.size(), sizeof cursor));
+  }
+  std::memcpy(&cursor, message.data(), sizeof cursor);
+  return cursor;
+}
 
 CursorHandoff::CursorHandoff(std::unique_ptr<ranks::PeerLinks> links, const ranks::Group& readers)
     : links_(std::move(links)),
@@ -31,13 +47,7 @@ Result<std::optional<HandedCursor>> CursorHandoff::Take() {
   if (std::exchange(begins_, false)) return HandedCursor{};
   LMDBIO_TRY(const auto message, links_->Receive(before_));
   if (!message) return std::nullopt;
-  HandedCursor cursor;
-  if (message->size() != sizeof cursor) {
-    return Fail(ErrorCode::kCorruption,
-                fmt::format("malformed cursor message from another reader: {} bytes, expected {}",
-                            message->size(), sizeof cursor));
-  }
-  std::memcpy(&cursor, message->data(), sizeof cursor);
+  LMDBIO_TRY(const HandedCursor cursor, HandedCursorIn(*message));
   return cursor;
 }
 

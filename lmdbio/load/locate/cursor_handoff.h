@@ -30,6 +30,11 @@ struct HandedCursor {
   file::CursorPosition position;
 };
 
+// The cursor in a message of another reader. Its position is still to be compared with the tree
+// (file::Cursor::SeekPosition).
+// Errors: kCorruption  the bytes are none
+Result<HandedCursor> HandedCursorIn(Bytes message);
+
 // Threads: one at a time; Stop from any thread.
 class CursorHandoff {
  public:

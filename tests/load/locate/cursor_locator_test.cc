@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -144,6 +145,19 @@ TEST_CASE("A walker fetches leaf pages ahead, and no values", "[locate][cursor]"
   const std::vector<Extent> untouched = ValuesBesideValues(values.all);
   CHECK(untouched.size() > kRecordCount / 4);
   CHECK(cached.CountCached(untouched) == 0);
+}
+
+TEST_CASE("A malformed cursor of another reader is refused", "[locator]") {
+  load::HandedCursor cursor;
+  cursor.record = 7;
+  cursor.is_standing = true;
+  const Bytes whole = std::as_bytes(std::span(&cursor, 1));
+  CHECK(Good(load::HandedCursorIn(whole)).record == 7);
+  CHECK(load::HandedCursorIn(whole.first(whole.size() - 1)).error().code() ==
+        ErrorCode::kCorruption);
+  std::vector<std::byte> forged(whole.begin(), whole.end());
+  forged[offsetof(load::HandedCursor, is_standing)] = std::byte{2};  // neither false nor true
+  CHECK(load::HandedCursorIn(forged).error().code() == ErrorCode::kCorruption);
 }
 
 }  // namespace
