@@ -5,6 +5,7 @@
 #include <charconv>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -435,8 +436,10 @@ std::string CoresText(std::span<const int> cores) {
   return text;
 }
 
+// Ranges are joined before their numbers are listed. So a text costs memory for each core once,
+// however often it repeats a range.
 Result<CoreList> ParseCores(std::string_view text) {
-  CoreList cores;
+  std::vector<std::pair<int, int>> ranges;  // first, last
   std::string_view rest = text;
   // At least one number is expected, so an empty text is an error.
   do {
@@ -450,12 +453,17 @@ Result<CoreList> ParseCores(std::string_view text) {
     if (last < first) {
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{}-{} goes backwards", first, last));
     }
-    for (int core = first; core <= last; ++core) cores.push_back(core);
+    ranges.emplace_back(first, last);
   } while (!rest.empty());
   if (text.ends_with(',')) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' ends with a comma", text));
   }
-  SortOut(cores);
+  std::ranges::sort(ranges);
+  CoreList cores;
+  for (const auto& [first, last] : ranges) {
+    const int behind = cores.empty() ? 0 : cores.back() + 1;
+    for (int core = std::max(first, behind); core <= last; ++core) cores.push_back(core);
+  }
   return cores;
 }
 

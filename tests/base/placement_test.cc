@@ -34,6 +34,7 @@ TEST_CASE("ParseCores and CoresText convert lists of cores", "[base]") {
   CHECK(Good(ParseCores("0-5,8")) == CoreList{0, 1, 2, 3, 4, 5, 8});
   CHECK(Good(ParseCores("7")) == CoreList{7});
   CHECK(Good(ParseCores("3,1,2,2-3")) == CoreList{1, 2, 3});
+  CHECK(Good(ParseCores("4-6,0-5,2,7-9,0")) == CoreList{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   CHECK(CoresText(Good(ParseCores("8,0-3,5"))) == "0-3,5,8");
   CHECK(CoresText({}) == "");
   for (const std::string bad : {"", ",", "1,", ",1", "1,,2", "-", "-1", "1-", "5-3", "a", "1x",
