@@ -1,6 +1,6 @@
-// tests/fuzz/write_seeds.cc - the first inputs of the fuzzers, from small sound files.
+// tests/fuzz/write_seeds.cc - the first inputs of the fuzzers, from small sound files and messages.
 //
-//   write_seeds DIRECTORY       writes DIRECTORY/{format,keys,layout,provenance}/*
+//   write_seeds DIRECTORY       writes DIRECTORY/FUZZER/*
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
@@ -15,6 +15,8 @@
 #include "lmdbio/file/provenance/provenance.h"
 #include "tests/file/layout/small_files.h"
 #include "tests/fixtures/memory_source.h"
+#include "tests/fuzz/message_seeds.h"
+#include "tests/fuzz/seed_directory.h"
 #include "tests/support/file_bytes.h"
 
 namespace lmdbio::test {
@@ -27,23 +29,6 @@ T Value(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message());
   return std::move(*result);
 }
-
-class SeedDirectory {
- public:
-  SeedDirectory(const std::filesystem::path& parent, const char* name) : path_(parent / name) {
-    std::filesystem::create_directories(path_);
-  }
-  // `choice` is byte 0 of the input; see the fuzzer.
-  void Write(const std::string& name, uint8_t choice, Bytes content) const {
-    std::vector<std::byte> seed{std::byte{choice}};
-    seed.insert(seed.end(), content.begin(), content.end());
-    WriteWholeFile(path_ / name, seed);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 void WritePages(const SeedDirectory& seeds, const SmallFile& file, file::PageFormat format) {
   if (format.page_size_bytes() != 512) return;
@@ -137,5 +122,6 @@ void WriteSeeds(const std::filesystem::path& directory) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   lmdbio::test::WriteSeeds(argv[1]);
+  lmdbio::test::WriteMessageSeeds(argv[1]);
   return 0;
 }
