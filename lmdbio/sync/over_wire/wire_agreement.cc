@@ -110,8 +110,10 @@ Status WireAgreement::Run(double scale) {
     LMDBIO_TRY_VOID(StartSend(partner));
     LMDBIO_TRY_VOID(Receive(partner));
     LMDBIO_TRY_VOID(AwaitSend(partner));
-    // Unless it declines, the result has the size of the values, which the caller copies.
-    if (theirs_.is_declined == 0 && theirs_.payload_bytes != mine_.payload_bytes) {
+    // Unless it declines, the result has the size of the values, which the caller copies. No rank
+    // makes a result of the header of one that declines.
+    if (theirs_.is_declined == 0 &&
+        (mine_.is_declined != 0 || theirs_.payload_bytes != mine_.payload_bytes)) {
       return Fail(ErrorCode::kInternal,
                   fmt::format("malformed header of a collective call from rank {}: {} bytes of "
                               "values, expected {}",

@@ -30,7 +30,7 @@ struct ReducedValues {
 };
 
 // A rank of `size`, whose neighbours all send this head and values of 1.
-ReducedValues Reduce(int rank, int size, const ForgedCallHead& head) {
+ReducedValues Reduce(int rank, int size, const ForgedCallHead& head, const CallTag& tag = kTag) {
   bool is_head = true;
   ForgedWire wire(rank, size, [&](int, MutableBytes message) {
     const std::vector<float> ones(message.size() / sizeof(float) + 1, 1);
@@ -41,7 +41,7 @@ ReducedValues Reduce(int rank, int size, const ForgedCallHead& head) {
   ReducedValues reduced;
   const Values values{reinterpret_cast<std::byte*>(reduced.values.data()), kCount};
   const auto outcome =
-      WireAgreement(wire).AgreeAndReduce(kTag, kSumOfFour, values, Reduction(ReduceOp::kSum));
+      WireAgreement(wire).AgreeAndReduce(tag, kSumOfFour, values, Reduction(ReduceOp::kSum));
   if (!outcome) reduced.error = outcome.error().message();
   reduced.is_done = outcome && *outcome == CallOutcome::kDone;
   return reduced;
@@ -64,6 +64,17 @@ TEST_CASE("A head of another size than that of the values is refused or declines
   }
   head.payload_bytes = (1U << 20) + 1;
   CHECK(Reduce(rank, 3, head).error.find("expected at most 1048576") != std::string::npos);
+}
+
+TEST_CASE("A rank that declines gets no result", "[collectives][wire]") {
+  const ForgedCallHead head{kTag.digest, kSumOfFour, 0, 0};
+  for (int rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    const ReducedValues reduced =
+        Reduce(rank, 3, head, {.digest = kTag.digest, .is_declined = true});
+    CHECK_FALSE(reduced.is_done);
+    CHECK((rank == 0) == (reduced.error.find("from rank 1: ") != std::string::npos));
+  }
 }
 
 }  // namespace
