@@ -183,7 +183,10 @@ class TriedRank {
 
   void Answered(const sync::Response& response) {
     for (const Request& tensor : response.tensors) {
-      if (tensor.operation == sync::Operation::kJoin) has_joined_ = false;
+      if (tensor.operation == sync::Operation::kJoin) {
+        has_joined_ = false;  // a join has no name
+        continue;
+      }
       // A forged response may name a tensor that is held until its group is complete.
       const bool is_in_group = std::ranges::find(in_groups_, tensor.name) != in_groups_.end();
       if (!is_in_group) std::erase(in_flight_, tensor.name);
