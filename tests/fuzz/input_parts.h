@@ -31,7 +31,7 @@ class InputParts {
     static_assert(std::is_trivially_copyable_v<T>);
     T value{};
     const Bytes bytes = TakeBytes(sizeof(T));
-    std::memcpy(static_cast<void*>(&value), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(static_cast<void*>(&value), bytes.data(), bytes.size());
     return value;
   }
   // A number of any magnitude, each about as often as the others.
