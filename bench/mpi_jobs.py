@@ -1,5 +1,7 @@
 """Jobs of several ranks for the drivers of benchmarks: MPI's environment, one command, its end."""
 
+import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -52,6 +54,19 @@ def heed_signals():
         signal.signal(number, lambda caught, _: sys.exit(128 + caught))
 
 
+@contextlib.contextmanager
+def signals_held():
+    """Keeps signals that end the driver until the block ends. Yields what gives a child the
+    driver's own mask."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK,
+                                  (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+    restore = functools.partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
+    try:
+        yield restore
+    finally:
+        restore()
+
+
 def session_of(process_id):
     """The session of a process; None if there is no such process."""
     try:
@@ -81,14 +96,18 @@ def end_session(leader):
 def run(words, environment, seconds_max):
     """Runs a command in a session of its own, and ends all of it if it takes too long or the driver
     is interrupted. Returns its exit code and output."""
-    process = subprocess.Popen([str(word) for word in words], env=environment, text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, start_new_session=True)
+    process = None
     try:
+        with signals_held() as release_signals:  # none may come while the process has no name here
+            process = subprocess.Popen([str(word) for word in words], env=environment, text=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, start_new_session=True,
+                                       preexec_fn=release_signals)
         output, _ = process.communicate(timeout=seconds_max)
     except BaseException as failure:
-        end_session(process.pid)
-        process.communicate()
+        if process is not None:
+            end_session(process.pid)
+            process.communicate()
         if isinstance(failure, subprocess.TimeoutExpired):
             raise Failure(f"{words[0]} took longer than {seconds_max} s") from failure
         raise

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
@@ -138,6 +139,25 @@ class MatrixTest(unittest.TestCase):
             mpi_jobs.run([sys.executable, "-c", starter], os.environ, 5)
         self.assertTrue(begun.exists())
         self.await_processes(False)
+
+    def test_who_is_told_to_end_while_a_job_begins_ends_it(self):
+        handlers = {number: signal.getsignal(number)
+                    for number in (signal.SIGHUP, signal.SIGTERM)}
+        for number, handler in handlers.items():
+            self.addCleanup(signal.signal, number, handler)
+        begun = []
+
+        def begin(*words, begin_process=subprocess.Popen, **options):
+            begun.append(begin_process(*words, **options))
+            os.kill(os.getpid(), signal.SIGTERM)
+            return begun[0]
+
+        mpi_jobs.heed_signals()
+        with unittest.mock.patch("subprocess.Popen", begin), self.assertRaises(SystemExit) as end:
+            mpi_jobs.run(["sleep", "1000"], os.environ, 30)
+        self.addCleanup(begun[0].kill)
+        self.assertEqual(end.exception.code, 128 + signal.SIGTERM)
+        self.assertEqual(begun[0].returncode, -signal.SIGKILL)
 
     def test_an_unknown_variant_gives_its_name(self):
         result = self.run_matrix("--ranks", "2", "--networks", "alexnet", "--variants",
