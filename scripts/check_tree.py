@@ -33,9 +33,11 @@ MAY_INCLUDE = {
     "file/keys": ["base", "file/format", "file/layout", "file/provenance"],
     "file/io": ["base"],
     "file/map": ["base"],
+    "file/output": ["base"],
     "file/blocks": ["base", "file/io", "file/map"],
-    "file/source": ["base", "file/io", "file/map"],
-    "file/writer": ["base", "file/layout", "file/provenance", "file/io", "file/source"],
+    "file/source": ["base", "file/io", "file/map", "file/output"],
+    "file/writer": [
+        "base", "file/layout", "file/provenance", "file/io", "file/output", "file/source"],
     "ranks/shm": ["base"],
     "ranks/group": ["base", "ranks/shm"],
     "ranks/net": ["base", "ranks/shm", "ranks/group"],
@@ -48,7 +50,8 @@ MAY_INCLUDE = {
         "base", "file/format", "file/layout", "file/provenance", "file/io", "file/blocks",
         "file/source", "ranks/shm", "ranks/group", "ranks/net", "load/order"],
     "load/kept": [
-        "base", "file/layout", "file/keys", "file/provenance", "file/source", "load/locate"],
+        "base", "file/layout", "file/keys", "file/provenance", "file/output", "file/source",
+        "load/locate"],
     "load/turns": ["ranks/group", "ranks/net"],
     "load/baseline": ["base", "file/layout", "file/source", "load/order", "load/plan"],
     "load/files": [
@@ -72,7 +75,7 @@ MAY_INCLUDE = {
         "load/kept",
         "load/turns", "load/baseline", "load/files", "load/slots", "load/reader", "load/view",
         "load/exchange"],
-    "trace": ["base"],
+    "trace": ["base", "file/output"],
     "device": ["base"],
     "sync/reduce": ["base"],
     "kernels": ["base", "device", "sync/reduce"],

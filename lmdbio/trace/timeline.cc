@@ -1,15 +1,14 @@
 #include "lmdbio/trace/timeline.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lmdbio/file/output/growing_file.h"
 #include "lmdbio/trace/event_time.h"
 
 namespace lmdbio::trace {
@@ -36,13 +35,14 @@ Result<std::unique_ptr<Timeline>> Timeline::Open(const TimelineOptions& options)
                 fmt::format("buffer_bytes: {} is below {}", options.buffer_bytes, kBufferBytesMin));
   }
   std::string path = fmt::format("{}.{}", options.path, options.rank);
-  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Result<UniqueFd> file = file::OpenGrowingFile(path);
   if (!file) {
-    const int error = errno;
+    const int error = file.error().error_number();
+    if (error == 0) return Fail(ErrorCode::kIo, file.error().message());
     const std::string words = std::error_code(error, std::generic_category()).message();
     return Fail(ErrorCode::kIo, fmt::format("{}: {}", path, words), error);
   }
-  std::unique_ptr<Timeline> timeline(new Timeline(options, std::move(path), std::move(file)));
+  std::unique_ptr<Timeline> timeline(new Timeline(options, std::move(path), *std::move(file)));
   // The head is written now, so that the file of a rank that dies early names the rank.
   LMDBIO_TRY_VOID(
       timeline->writer_.WriteHead(options.size, options.host.empty() ? HostName() : options.host));

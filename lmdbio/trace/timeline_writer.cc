@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/file/output/file_limit.h"
 #include "lmdbio/trace/event_time.h"
 
 namespace lmdbio::trace {
@@ -166,8 +167,9 @@ Status TimelineWriter::WriteEnd(uint64_t lost_count) {
 // After a failure the file is cut to whole events. So it ends with an event, not in the middle of
 // one.
 Status TimelineWriter::WriteText() {
-  if (!WriteFully(file_.get(), text_)) {
-    const int error = errno;
+  const bool is_allowed = file::IsWithinFileLimit(file_, file_bytes_ + text_.size());
+  if (!is_allowed || !WriteFully(file_.get(), text_)) {
+    const int error = is_allowed ? errno : EFBIG;
     // Removes a partly written event. If this fails too, trace viewers ignore the partial event.
     [[maybe_unused]] const int cut = ::ftruncate(file_.get(), static_cast<off_t>(file_bytes_));
     const std::string words = std::error_code(error, std::generic_category()).message();

@@ -3,15 +3,19 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace lmdbio::test {
@@ -29,6 +33,15 @@ constexpr sock_filter Unless(unsigned comparison, uint32_t operand, uint8_t othe
 constexpr unsigned kLoad = BPF_LD | BPF_W | BPF_ABS;
 constexpr unsigned kReturn = BPF_RET | BPF_K;
 
+// A child that stops before `work`. If it cannot be traced, it ends with 0 at once.
+pid_t StartTraced(const std::function<bool()>& work) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(0);
+  std::raise(SIGSTOP);
+  ::_exit(work() ? 0 : 1);
+}
+
 }  // namespace
 
 Verdict InChild(const std::function<Verdict()>& check) {
@@ -45,6 +58,38 @@ Verdict InChild(const std::function<Verdict()>& check) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? static_cast<Verdict>(WEXITSTATUS(status)) : Verdict::kWrong;
+}
+
+int InterruptAtEachCall(Interruption how, const std::function<bool()>& work,
+                        const std::function<void()>& meanwhile) {
+  for (int count = 0;; ++count) {
+    const pid_t child = StartTraced(work);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (!WIFSTOPPED(status)) return 0;
+    // The child stops before and after each system call.
+    for (int i = 0; i <= count && WIFSTOPPED(status); ++i) {
+      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+      ::waitpid(child, &status, 0);
+    }
+    const bool is_over = !WIFSTOPPED(status);
+    if (!is_over && how == Interruption::kKill) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      meanwhile();
+      continue;
+    }
+    if (!is_over) {
+      meanwhile();
+      ::ptrace(PTRACE_DETACH, child, nullptr, nullptr);
+      ::waitpid(child, &status, 0);
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      throw std::runtime_error("the work of the child failed, interrupted at call stop " +
+                               std::to_string(count));
+    }
+    if (is_over) return count;
+  }
 }
 
 bool RefuseSystemCall(const RefusedCall& call) {

@@ -15,6 +15,19 @@ enum class Verdict : int { kRight = 0, kWrong = 1, kCannotTell = 77 };
 // Requires: no other thread runs
 Verdict InChild(const std::function<Verdict()>& check);
 
+enum class Interruption {
+  kKill,   // the child ends, and then `meanwhile` is called
+  kPause,  // the child waits for the end of `meanwhile`, and goes on
+};
+
+// Interrupts a child that does `work` at its first system call, then a new one at its second, and
+// so on, until one ends by itself: once before each call and once after it. Returns the number of
+// interruptions; 0 if this process may not trace its children. Throws std::runtime_error if the
+// `work` of a child that is not killed returns false.
+// Requires: no other thread runs
+int InterruptAtEachCall(Interruption how, const std::function<bool()>& work,
+                        const std::function<void()>& meanwhile);
+
 // A system call that the kernel refuses with `error_number`: always, or if argument `argument`
 // (from 0) has one of `argument_bits` set.
 struct RefusedCall {

@@ -97,7 +97,7 @@ TEST_CASE("lmdbio-make names a directory without write permission", "[tools]") {
   const std::string out = geteuid() == 0 ? "/proc/db" : "/db";
   const CommandResult result = RunMake({"digits", out});
   CHECK(result.exit_code == 1);
-  CHECK(result.errors.starts_with("lmdbio-make: " + out + ".partial: "));
+  CHECK(result.errors.starts_with("lmdbio-make: " + out + ".lmdbio-partial: "));
 }
 
 TEST_CASE("lmdbio-make fails if its report cannot be written", "[tools]") {
@@ -110,6 +110,20 @@ TEST_CASE("lmdbio-make fails if its report cannot be written", "[tools]") {
   CHECK(result.errors == "lmdbio-make: standard output: Bad file descriptor\n");
   // Output for the closed stream must not be in a file that took its descriptor number.
   CHECK(CaffeRecords(dir.path() / "closed/data.mdb").size() == 1797);
+}
+
+// Goal: a limit of the process (ulimit -f) is an error with one line. Its signal would end the
+// program and leave its files.
+TEST_CASE("lmdbio-make names a file that exceeds the limit of file sizes", "[tools]") {
+  const TempDir dir;
+  // Blocks of 512 bytes. liblmdb reports the first limit as it is, and the second as a short write.
+  const std::string blocks = GENERATE("16", "41");
+  const CommandResult result =
+      RunShell("ulimit -f " + blocks + "; \"$MAKE\" digits \"$OUT\"", dir.path() / "db");
+  CHECK(result.exit_code == 1);
+  CHECK(result.errors ==
+        "lmdbio-make: " + (dir.path() / "db").string() + ": cannot be written: File too large\n");
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 // Goal: an interrupted load ends by the signal, and its unfinished files are removed. The outcome

@@ -236,7 +236,7 @@ TEST_CASE("lmdbio-make images fails if nothing can be stored", "[tools]") {
   CHECK(result.exit_code == 1);
   CHECK(result.errors.find(message) != std::string::npos);
   CHECK_FALSE(fs::exists(tree.out()));
-  CHECK_FALSE(fs::exists(tree.out().string() + ".partial"));
+  CHECK_FALSE(fs::exists(tree.out().string() + ".lmdbio-partial"));
   CHECK_FALSE(fs::exists(tree.labels_file()));
 }
 

@@ -287,6 +287,7 @@ void Invocation::Warn(std::string_view message) const {
 int RunTool(const char* name, const char* summary, std::span<const Command> commands, int argc,
             char** argv) {
   OccupyStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN);  // so a file above the limit of ulimit -f is an error of write
   std::string call = name;
   try {
     Status status = Run(name, summary, commands,

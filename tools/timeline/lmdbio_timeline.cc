@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/file/io/output_file.h"
+#include "lmdbio/file/output/output_file.h"
 #include "tools/cli/cli.h"
 #include "tools/timeline/timeline_file.h"
 #include "tools/timeline/timeline_report.h"

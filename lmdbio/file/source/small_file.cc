@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/file/io/output_file.h"
+#include "lmdbio/file/output/output_file.h"
 #include "lmdbio/file/source/file_source.h"
 
 namespace lmdbio::file {

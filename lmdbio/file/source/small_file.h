@@ -18,7 +18,7 @@ Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t s
 
 // Makes `bytes` the content of the file at `path`. A reader of the path sees the complete old file
 // or the complete new file, also after a crash. A failure leaves no other file. A symbolic link
-// stays, and a device or FIFO receives the bytes (file/io/output_file.h).
+// stays, and a device or FIFO receives the bytes (file/output/output_file.h).
 // Errors: as OutputFile
 Status WriteFileAtomically(const std::string& path, Bytes bytes);
 

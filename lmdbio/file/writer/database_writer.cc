@@ -1,6 +1,7 @@
 #include "lmdbio/file/writer/database_writer.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -35,6 +36,14 @@ bool IsDiskFull(const std::string& path) {
   struct statvfs disk;
   return ::statvfs(path.c_str(), &disk) == 0 &&
          static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize < kNextToNothingBytes;
+}
+
+// The same for the limit of the process (ulimit -f): a short write reaches it.
+bool IsAtFileLimit(const std::string& data_file) {
+  struct rlimit limit;
+  struct stat file;
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && ::stat(data_file.c_str(), &file) == 0 &&
+         static_cast<uint64_t>(file.st_size) >= limit.rlim_cur;
 }
 
 MDB_val ToVal(Bytes bytes) {
@@ -121,6 +130,7 @@ Error DatabaseWriter::Impl::LmdbError(int code) const {
                  fmt::format("{}: no address space for a map of {} bytes", path, map_bytes_),
                  ENOMEM);
   }
+  if (code == EIO && IsAtFileLimit(staged_.working_data_file())) code = EFBIG;
   if (code == EIO && IsDiskFull(staged_.working_path())) code = ENOSPC;
   if (code > 0) return ErrnoError(code, path, "cannot be written");
   if (code == MDB_MAP_FULL) {

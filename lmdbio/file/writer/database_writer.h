@@ -58,16 +58,18 @@ struct WriteSummary {
   std::optional<RecordedProvenance> provenance;
 };
 
-// Builds the database under "PATH.partial"; Finish gives it its name. The destructor of an
-// unfinished writer removes its files. After a failure every call except the destructor fails.
+// Builds the database under "PATH.lmdbio-partial"; Finish gives it its name. The destructor of an
+// unfinished writer removes its files. If the process is killed, the next writer in the same folder
+// removes them. After a failure every call except the destructor fails.
 //
 // Threads: one, always the same, because liblmdb binds a transaction to its thread
 class DatabaseWriter {
  public:
-  // Errors:  kInvalidArgument    the path is empty or exists; map_bytes is not a multiple of the
-  //                              page size
+  // Errors:  kInvalidArgument    the path is empty or exists; another writer works on it; map_bytes
+  //                              is not a multiple of the page size
   //          kNotFound           the parent directory does not exist
-  //          kPermission, kIo    the database cannot be written
+  //          kPermission, kIo    the database cannot be written; the path has a link that must not
+  //                              be followed (docs/outputs.md)
   //          kResourceExhausted  no room on the disk; no address space for a map of 1 MiB
   static Result<DatabaseWriter> Create(const WriterOptions& options);
 

@@ -1,5 +1,6 @@
 #include "lmdbio/load/kept/kept_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 
 #include "lmdbio/base/digest.h"
 #include "lmdbio/base/errno_error.h"
+#include "lmdbio/base/unique_fd.h"
+#include "lmdbio/file/output/file_owner.h"
 #include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::load {
@@ -62,6 +65,18 @@ std::vector<KeptFile> FilesIn(const std::string& folder) {
   return files;
 }
 
+// Removes the unfinished files of jobs that have ended. A job removes those for its own database by
+// itself, but another database may never be used again.
+void DropAbandoned(const std::string& folder) {
+  const UniqueFd opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (opened && file::IsWorkingName(name)) file::RemoveAbandoned(opened.get(), name);
+  }
+}
+
 }  // namespace
 
 std::optional<KeptFolder> KeptFolder::Of(const std::string& option) {
@@ -101,6 +116,7 @@ Status KeptFolder::Keep(const std::string& path, Bytes bytes) const {
   fs::create_directories(folder_, failed);
   if (failed) return Fail(ErrnoError(failed.value(), folder_, "cannot be created"));
   LMDBIO_TRY_VOID(file::WriteFileAtomically(path, bytes));
+  DropAbandoned(folder_);
   DropOldest();
   return {};
 }

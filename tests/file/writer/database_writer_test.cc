@@ -203,14 +203,18 @@ TEST_CASE("DatabaseWriter does not change an existing path", "[writer]") {
 
 TEST_CASE("DatabaseWriter does not remove another load's work", "[writer]") {
   const TempDir dir;
-  fs::create_directory(dir.path() / "db.partial");
+  Result<DatabaseWriter> other = DatabaseWriter::Create(OptionsFor(dir.path() / "db"));
+  REQUIRE(other.has_value());
+  REQUIRE(other->Put(AsBytes("first"), AsBytes("value")).has_value());
 
   const Result<WriteSummary> summary = Write(OptionsFor(dir.path() / "db"), {{"key", "value"}});
 
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
-  CHECK(summary.error().message().find("db.partial exists") != std::string::npos);
-  CHECK(fs::exists(dir.path() / "db.partial"));
+  CHECK(summary.error().message().find("db.lmdbio-partial exists") != std::string::npos);
+  CHECK(fs::exists(dir.path() / "db.lmdbio-partial"));
+  REQUIRE(other->Finish().has_value());
+  CHECK(test::LmdbRecords(dir.path() / "db/data.mdb").size() == 1);
 }
 
 // Goal: a foreign file that appears during the load survives, and the working files are removed.
@@ -238,7 +242,7 @@ TEST_CASE("DatabaseWriter removes an unfinished database", "[writer]") {
     REQUIRE(writer.has_value());
     REQUIRE(writer->Put(AsBytes("key"), AsBytes("value")).has_value());
     DatabaseWriter moved = *std::move(writer);  // one owner removes the files, once
-    CHECK(Names(dir.path()) == std::vector<std::string>{"db.partial"});
+    CHECK(Names(dir.path()) == std::vector<std::string>{"db.lmdbio-partial"});
   }
   CHECK(Names(dir.path()).empty());
 }
@@ -261,8 +265,8 @@ TEST_CASE("DatabaseWriter names a path that cannot be created", "[writer]") {
     const auto writer = DatabaseWriter::Create(OptionsFor(dir.path() / "none/db"));
     REQUIRE_FALSE(writer.has_value());
     CHECK(writer.error().code() == ErrorCode::kNotFound);
-    CHECK(writer.error().message().find("none/db.partial: cannot be created: No such file") !=
-          std::string::npos);
+    CHECK(writer.error().message().find(
+              "none/db.lmdbio-partial: cannot be created: No such file") != std::string::npos);
   }
   SECTION("a parent that is a file") {
     test::WriteWholeFile(dir.path() / "file", {});
