@@ -1,6 +1,7 @@
 #include "examples/digits_checkpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 static const char kMagic[8] = {'d', 'i', 'g', 'i', 't', 's', '0', '1'};
 static const char kIsOtherThanFile[] = "is not a regular file: name a file, or a link to one";
+static const char kIsForeignLink[] =
+    "is a symbolic link in a folder that everybody may write to: name the file itself";
 enum { kLinksMax = 40 }; /* as the kernel follows */
 
 _Static_assert(sizeof(struct checkpoint) ==
@@ -27,7 +30,10 @@ static uint64_t checksum_of(const struct checkpoint* checkpoint) {
 }
 
 static int write_file(const char* path, const struct checkpoint* checkpoint) {
-  FILE* file = fopen(path, "wb");
+  (void)unlink(path); /* of a run that was killed */
+  /* Another user may have made a link of this name. With O_EXCL it is an error. */
+  const int number = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  FILE* file = number < 0 ? NULL : fdopen(number, "wb");
   if (file == NULL) return errno;
   const bool is_written = fwrite(checkpoint, sizeof *checkpoint, 1, file) == 1 &&
                           fflush(file) == 0 && fsync(fileno(file)) == 0;
@@ -41,36 +47,48 @@ static bool is_other_than_file(const char* path) {
   return stat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
+static bool is_in_folder_for_everybody(const char* path) {
+  char folder[PATH_MAX];
+  const char* slash = strrchr(path, '/');
+  const size_t folder_bytes = slash == NULL ? 0 : (size_t)(slash - path) + 1;
+  memcpy(folder, path, folder_bytes);
+  memcpy(folder + folder_bytes, ".", 2);
+  struct stat found;
+  return stat(folder, &found) != 0 || (found.st_mode & S_IWOTH) != 0;
+}
+
 /* The path at the end of the chain of symbolic links that begins at `path`. Links stay, and the
- * file at their end is replaced. realpath does not serve, because that file need not exist. */
-static int follow_links(const char* path, char target[PATH_MAX]) {
+ * file at their end is replaced. realpath does not serve, because that file need not exist.
+ * Returns an error, or NULL. */
+static const char* follow_links(const char* path, char target[PATH_MAX]) {
   const size_t path_bytes = strlen(path);
-  if (path_bytes >= PATH_MAX) return ENAMETOOLONG;
+  if (path_bytes + 2 > PATH_MAX) return strerror(ENAMETOOLONG);
   memcpy(target, path, path_bytes + 1);
   for (int i = 0; i < kLinksMax; ++i) {
     char link[PATH_MAX];
     const ssize_t link_bytes = readlink(target, link, sizeof link);
-    if (link_bytes < 0) return 0; /* it is none */
+    if (link_bytes < 0) return NULL; /* it is none */
+    if (is_in_folder_for_everybody(target)) return kIsForeignLink;
     const char* slash = strrchr(target, '/');
     const bool is_absolute = link[0] == '/';
     const size_t kept_bytes = is_absolute || slash == NULL ? 0 : (size_t)(slash - target) + 1;
-    if (kept_bytes + (size_t)link_bytes >= PATH_MAX) return ENAMETOOLONG;
+    if (kept_bytes + (size_t)link_bytes + 2 > PATH_MAX) return strerror(ENAMETOOLONG);
     memcpy(target + kept_bytes, link, (size_t)link_bytes);
     target[kept_bytes + (size_t)link_bytes] = '\0';
   }
-  return ELOOP;
+  return strerror(ELOOP);
 }
 
 const char* checkpoint_write(const char* path, struct checkpoint* checkpoint) {
   if (is_other_than_file(path)) return kIsOtherThanFile;
   char target[PATH_MAX];
   char temporary[PATH_MAX + 4];
-  int error = follow_links(path, target);
-  if (error != 0) return strerror(error);
+  const char* refusal = follow_links(path, target);
+  if (refusal != NULL) return refusal;
   snprintf(temporary, sizeof temporary, "%s.tmp", target);
   memcpy(checkpoint->magic, kMagic, sizeof kMagic);
   checkpoint->checksum = checksum_of(checkpoint);
-  error = write_file(temporary, checkpoint);
+  int error = write_file(temporary, checkpoint);
   if (error == 0 && rename(temporary, target) != 0) error = errno;
   if (error == 0) return NULL;
   remove(temporary);

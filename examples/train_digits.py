@@ -14,7 +14,9 @@ either. With --checkpoint a stopped run continues, with any number of ranks.
 """
 
 import argparse
+import contextlib
 import os
+import stat
 import sys
 
 import numpy as np
@@ -201,9 +203,20 @@ def test_accuracy(network, path, ranks, device):
 
 def save(path, network, optimizer, epoch, stream):
     path = os.path.realpath(path)  # a link stays, and the file at its end is replaced
-    torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(),
-                "epoch": epoch, "stream": stream}, f"{path}.tmp")
-    os.replace(f"{path}.tmp", path)
+    fresh = f"{path}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh)  # of a run that was killed
+    try:
+        with open(fresh, "xb") as file:  # x: another user may have made a link of this name
+            torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(),
+                        "epoch": epoch, "stream": stream}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        raise
 
 
 def parse_options():
@@ -228,6 +241,11 @@ def parse_options():
     checkpoint = options.checkpoint
     if checkpoint and os.path.exists(checkpoint) and not os.path.isfile(checkpoint):
         parser.error(f"--checkpoint {checkpoint}: is not a regular file")
+    if checkpoint and os.path.islink(checkpoint):
+        folder = os.path.dirname(os.path.abspath(checkpoint))
+        if os.stat(folder).st_mode & stat.S_IWOTH:
+            parser.error(f"--checkpoint {checkpoint}: is a symbolic link in a folder that "
+                         "everybody may write to; name the file itself")
     if options.late_updates and options.sync != "lmdbio":
         parser.error("--late-updates needs --sync lmdbio")
     return options

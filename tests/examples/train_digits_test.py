@@ -140,6 +140,27 @@ class TrainDigits(unittest.TestCase):
         self.assertTrue((elsewhere / "link").is_symlink())
         self.assertEqual({path.name for path in elsewhere.iterdir()}, {"link", "target"})
 
+    def test_a_checkpoint_behind_a_link_in_a_folder_for_everybody(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        victim = self.folder / "victim"
+        (shared / "link").symlink_to(victim)
+        self.assert_fails(1, [f"{shared}/link", "is a symbolic link in a folder that everybody"],
+                          "--checkpoint", shared / "link", "--stop-after", 1, self.train,
+                          self.test)
+        self.assertFalse(victim.exists())
+
+    def test_a_trap_with_the_name_of_the_unfinished_checkpoint(self):
+        victim = self.folder / "precious"
+        victim.write_text("precious", encoding="utf-8")
+        fresh = self.checkpoint.with_name(self.checkpoint.name + ".tmp")
+        fresh.symlink_to(victim)
+        self.curve(1, "--checkpoint", self.checkpoint, "--stop-after", 1)
+        self.assertEqual(victim.read_text(encoding="utf-8"), "precious")
+        self.assertFalse(fresh.is_symlink())
+        self.assertTrue(self.checkpoint.is_file())
+
     def test_a_checkpoint_that_is_no_file(self):
         os.mkfifo(self.checkpoint)
         self.assert_fails(1, [str(self.checkpoint), "not a regular file"], "--checkpoint",
