@@ -21,6 +21,7 @@ import allreduce_hosts
 from allreduce_hosts import median, rival_ratio, size_text
 from figures import number_list, wait_list, word_list
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run
+from output_files import write_report
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SMALL_BYTES_MAX = 1 << 20
@@ -106,8 +107,8 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     cells, lines = (measure_hosts if options.hosts else measure_ranks)(options, rest)
     text = "\n".join(lines) + "\n"
-    (options.out / "matrix.md").write_text(text, encoding="utf-8")
-    (options.out / "matrix.json").write_text(json.dumps(cells, indent=2), encoding="utf-8")
+    write_report(options.out / "matrix.md", text)
+    write_report(options.out / "matrix.json", json.dumps(cells, indent=2))
     print(text, end="")
 
 

@@ -27,11 +27,11 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
 from mpi_jobs import Failure, heed_signals, mpi_environment, run  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 
 RUN_SECONDS_MAX = 600
 
@@ -90,7 +90,7 @@ def programs(database):
 
 def measure(program, build, mpirun):
     """The figures of one call, or a Failure that quotes its output."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder("builds") as folder:
         saved = pathlib.Path(folder, "run.json")
         name, *rest = program.words
         code, output = run(
@@ -168,7 +168,7 @@ def main():
         document = {"old": commit_of(options.old), "new": commit_of(options.new),
                     "kernel": platform.release(), "cores": os.cpu_count(), "mpi_wait": "yield",
                     "repetitions": options.repetitions, "rows": rows}
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_report(options.json, json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

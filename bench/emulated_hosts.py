@@ -4,9 +4,9 @@ import contextlib
 import os
 import pathlib
 import shutil
-import tempfile
 
 from mpi_jobs import Failure, run
+from output_files import scratch_folder
 
 CLUSTER = pathlib.Path(__file__).resolve().parents[1] / "scripts" / "cluster"
 SECONDS_MAX = 120
@@ -28,7 +28,7 @@ def hosts_up(name, count, bandwidth):
     name       of no other cluster, because that one would be taken down, too
     bandwidth  of the network of each host, as 10G; None: no limit
     """
-    with tempfile.TemporaryDirectory(prefix=f"lmdbio-{name}-") as folder:
+    with scratch_folder(name) as folder:
         # The hosts mount a database that no job reads.
         (pathlib.Path(folder) / "data.mdb").write_bytes(bytes(1 << 20))
         limit = ("--bandwidth", bandwidth) if bandwidth else ()

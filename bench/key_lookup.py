@@ -49,12 +49,12 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lmdbio" / "api" / "python"), str(ROOT / "tests" / "support")]
 
+from output_files import scratch_folder, write_report  # noqa: E402
 from remote_mount import why_not_here  # noqa: E402
 
 SKIPPED = 77
@@ -312,7 +312,7 @@ def main():
         print(f"key_lookup: skipped: {reason}")
         sys.exit(SKIPPED)
     results = {}
-    with tempfile.TemporaryDirectory(prefix="lmdbio-keys-", dir=options.folder) as name:
+    with scratch_folder("keys", options.folder) as name:
         for size in map(int, options.sizes.split(",")):
             records, rates = compare_size(pathlib.Path(name), size, options)
             print_table(size, records, rates, options)
@@ -322,7 +322,7 @@ def main():
                  "connections": options.connections, "queue_depth": options.queue_depth,
                  "delayed_mount": options.delayed_mount is not None,
                  "load": os.getloadavg()[0]}
-        options.json.write_text(json.dumps({**facts, "sizes": results}, indent=1) + "\n")
+        write_report(options.json, json.dumps({**facts, "sizes": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 
-import peer_formats
-import readers
-from readers import interface
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from output_files import scratch_folder  # noqa: E402
+
+import peer_formats  # noqa: E402
+import readers  # noqa: E402
+from readers import interface  # noqa: E402
 
 
 @dataclasses.dataclass
@@ -30,7 +33,7 @@ class Outcome:
 def run_task(action, task, timeout_s):
     """Runs `action` of the task's reader: "make" or "run". The process and its workers end after
     `timeout_s` seconds."""
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder("peer") as name:
         folder = pathlib.Path(name)
         words = {"action": action, "task": dataclasses.asdict(task)}
         (folder / "task.json").write_text(json.dumps(words), encoding="utf-8")

@@ -15,8 +15,12 @@ import sys
 import lmdb
 import torch
 
-from peer_source import Failure
-from readers import interface
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from output_files import write_report  # noqa: E402
+
+from peer_source import Failure  # noqa: E402
+from readers import interface  # noqa: E402
 
 HEADS = ("order", "reader", "records/s", "(min to max)", "MB/s", "first batch s", "checksum")
 LEFT = (0, 1, 6)  # columns of text
@@ -160,4 +164,4 @@ def load_conditions(path):
 def save(options, conditions, result):
     if options.condition is not None:
         result = {"conditions": conditions | {options.condition: result}}
-    options.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_report(options.json, json.dumps(result, indent=2) + "\n")

@@ -17,13 +17,13 @@ import pathlib
 import random
 import statistics
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from ddp_gloo import NETWORKS, Work  # noqa: E402
 from figures import interval, number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "replay_rank.py"
@@ -74,7 +74,7 @@ def variant_library(options):
 def run_once(options, cell, variant, cache_capacity):
     """Returns what replay_rank.py saves."""
     network, ranks, wait = cell
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder("horovod") as folder:
         saved = pathlib.Path(folder) / "run.json"
         units = options.compute_ms * 1e-3 * options.scale * options.units_per_second
         code, output = run(
@@ -259,9 +259,8 @@ def main():
         sys.exit(f"compare_horovod.py: {failure}")
     text = "\n".join(lines)
     print(text, end="")
-    (options.out / "horovod.md").write_text(text, encoding="utf-8")
-    (options.out / "horovod.json").write_text(json.dumps(dict(cells=cells), indent=1) + "\n",
-                                              encoding="utf-8")
+    write_report(options.out / "horovod.md", text)
+    write_report(options.out / "horovod.json", json.dumps(dict(cells=cells), indent=1) + "\n")
     return 0
 
 

@@ -20,8 +20,11 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from output_files import scratch_folder, write_report  # noqa: E402
 
 NETWORKS = pathlib.Path(__file__).resolve().parent / "networks"
 WORK_WORDS = 16384  # SYNC_WORK_WORDS of work_loop.h
@@ -254,11 +257,11 @@ def be_rank(options):
               f"..{row['run_p50_max_ms']:.2f}) | {row['p95_ms']:.2f} | {exposed} "
               f"| {row['clean_runs']}/{row['runs']} |")
     if options.save:
-        options.save.write_text(json.dumps(outcome, indent=1) + "\n", encoding="utf-8")
+        write_report(options.save, json.dumps(outcome, indent=1) + "\n")
 
 
 def start_ranks(options):
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder("ddp") as folder:
         environment = os.environ | {INIT_VARIABLE: f"file://{folder}/meeting",
                                     "OMP_NUM_THREADS": "1"}
         ranks = [subprocess.Popen([sys.executable, "-B", *sys.argv],

@@ -23,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lmdbio" / "api" / "python"))
 
 from mpi_jobs import Failure  # noqa: E402
+from output_files import write_report  # noqa: E402
 
 from ddp_gloo import ITERATIONS_MIN, NETWORKS, Work, divide, host_busy_seconds  # noqa: E402
 
@@ -295,12 +296,11 @@ def main():
         phases["train"] = run(replay, variant, options, sum_of_all)
         description = variant.description
     if job.rank == 0:
-        options.save.write_text(json.dumps(dict(
+        write_report(options.save, json.dumps(dict(
             variant=options.variant, description=description, phases=phases,
             mpi=MPI.Get_library_version().split(",")[0].strip(),
             tensors=len(replay.tensors),
-            gradient_bytes=sum(values.nbytes for _, values in replay.tensors))) + "\n",
-            encoding="utf-8")
+            gradient_bytes=sum(values.nbytes for _, values in replay.tensors))) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import os
 import pathlib
 import statistics
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -34,6 +33,7 @@ from caramel_report import BASELINE, COMPUTING, Cell, Figures, json_of, report  
 from ddp_gloo import DDP, SKIPPED  # noqa: E402
 from figures import number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 from sync_bench_job import (NETWORKS, Ranks, check_same_words, medians_of,  # noqa: E402
                             network_list, write_json)
 
@@ -161,7 +161,7 @@ def run_at(options, ranks, rate, words, add=None):
 
     add  is called with an empty folder and what was saved, while the hosts are still up
     """
-    with tempfile.TemporaryDirectory(prefix="lmdbio_caramel_") as folder, \
+    with scratch_folder("caramel") as folder, \
             ranks.up(str(rate)):
         told = ranks.measure(options.build, words, pathlib.Path(folder))
         if add:
@@ -447,7 +447,7 @@ def main():
     cells = {cell: Figures(told) for cell, told in found.items()}
     text = "\n".join(report(cells)) + "\n"
     print(text, end="")
-    (options.out / "caramel.md").write_text(text, encoding="utf-8")
+    write_report(options.out / "caramel.md", text)
     write_json(options.out / "caramel.json", json_of(cells))
     return 0
 

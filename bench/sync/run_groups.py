@@ -18,12 +18,12 @@ import os
 import pathlib
 import statistics
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from figures import number_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, run  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 from sync_bench_job import Ranks, medians_of, paired_ratio, ratio_text  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -146,7 +146,7 @@ def main():
                 for coordinator in options.coordinators for groups in options.groups]
     phases = {}
     try:
-        with tempfile.TemporaryDirectory(prefix="lmdbio_groups_") as name, \
+        with scratch_folder("groups") as name, \
                 options.rank_place.up(options.bandwidth):
             folder = pathlib.Path(name)
             told = measure(options, rest, ["none", *variants], options.repetitions, folder)
@@ -157,14 +157,14 @@ def main():
                         options, variant, rest, folder)
     except Failure as failure:
         sys.exit(f"run_groups.py: {failure}")
-    (options.out / "groups.json").write_text(json.dumps(dict(told, phases=phases), indent=1) + "\n",
-                                             encoding="utf-8")
+    write_report(options.out / "groups.json",
+               json.dumps(dict(told, phases=phases), indent=1) + "\n")
     lines = [*origin_lines(options, told), "", *iteration_table(options, told)]
     if phases:
         lines += ["", *phase_table(phases)]
     text = "\n".join(lines) + "\n"
     print(text, end="")
-    (options.out / "groups.md").write_text(text, encoding="utf-8")
+    write_report(options.out / "groups.md", text)
     return 0
 
 

@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from figures import number_list, wait_list, word_list  # noqa: E402
 from ladder_report import ROWS, Job, cells_of, json_of, report, variant_of  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
+from output_files import write_report  # noqa: E402
 from sync_bench_job import (NETWORKS, check_same_words, known_networks,  # noqa: E402
                             network_list, run_sync_bench, write_json)
 
@@ -234,9 +235,8 @@ def main():
     cells = cells_of(runs)
     text = "\n".join(report(cells)) + "\n"
     print(text, end="")
-    (options.out / "ladder.md").write_text(text, encoding="utf-8")
-    (options.out / "ladder.json").write_text(json.dumps(json_of(cells), indent=1) + "\n",
-                                             encoding="utf-8")
+    write_report(options.out / "ladder.md", text)
+    write_report(options.out / "ladder.json", json.dumps(json_of(cells), indent=1) + "\n")
     return 0
 
 

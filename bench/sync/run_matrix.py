@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import compare_horovod  # noqa: E402
 from mpi_jobs import Failure, heed_signals, run  # noqa: E402
+from output_files import write_report  # noqa: E402
 from sync_bench_job import run_sync_bench  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -198,11 +199,9 @@ def main():
         sys.exit(f"run_matrix.py: {failure}")
     text = "\n".join(lines + environment_lines(cells)) + "\n"
     print(text, end="")
-    (options.out / "matrix.md").write_text(text, encoding="utf-8")
-    (options.out / "matrix.json").write_text(
-        json.dumps(dict(baseline=options.baseline, cells=cells, ddp=results, horovod=horovod),
-                   indent=1) + "\n",
-        encoding="utf-8")
+    write_report(options.out / "matrix.md", text)
+    told = dict(baseline=options.baseline, cells=cells, ddp=results, horovod=horovod)
+    write_report(options.out / "matrix.json", json.dumps(told, indent=1) + "\n")
     return 0
 
 

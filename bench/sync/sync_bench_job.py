@@ -14,6 +14,7 @@ import sys
 from emulated_hosts import CLUSTER, hosts_up
 from figures import interval, word_list
 from mpi_jobs import Failure, mpi_environment, mpirun_words, run
+from output_files import write_text
 
 NETWORKS = pathlib.Path(__file__).resolve().parent / "networks"
 
@@ -136,6 +137,4 @@ def check_same_words(path, then, now):
 def write_json(path, value):
     """Writes a file that is there as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    unfinished.rename(path)
+    write_text(path, json.dumps(value, indent=1) + "\n")

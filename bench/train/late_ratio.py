@@ -17,7 +17,6 @@ import pathlib
 import random
 import statistics
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,6 +26,7 @@ sys.path.insert(0, str(ROOT / "lmdbio" / "api" / "python"))
 
 from figures import interval  # noqa: E402
 from mpi_jobs import Failure, heed_signals  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 from sync_bench_job import Ranks, ratio_text  # noqa: E402
 
 BASELINE = "synchronize(), topo"
@@ -129,7 +129,7 @@ def measure_as_rank(options):
                 runs.append(dict(rho=rho, repetition=repetition, way=way, seconds=seconds,
                                  description=told))
     if comm.rank == 0:
-        options.save.write_text(json.dumps(dict(alone_s=alone, runs=runs)), encoding="utf-8")
+        write_report(options.save, json.dumps(dict(alone_s=alone, runs=runs)))
 
 
 # --- Driver --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def main():
     ranks = Ranks(options.hosts, 1 if options.hosts > 1 else 2, options.wait,
                   f"late-{os.getpid()}", "mpirun", options.seconds_max)
     try:
-        with tempfile.TemporaryDirectory(prefix="lmdbio_late_") as name, \
+        with scratch_folder("late") as name, \
                 ranks.up(f"{options.rate_mbit}M"):
             saved = pathlib.Path(name) / "saved.json"
             code, output = ranks.run(

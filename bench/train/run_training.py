@@ -19,13 +19,13 @@ import pathlib
 import random
 import statistics
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from figures import interval, number_list, wait_list, word_list  # noqa: E402
 from mpi_jobs import Failure, heed_signals, mpi_environment, mpirun_words, run  # noqa: E402
+from output_files import scratch_folder, write_report  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANK_PROGRAM = pathlib.Path(__file__).resolve().parent / "train_rank.py"
@@ -87,7 +87,7 @@ def can_import(python, module):
 def run_once(options, model, ranks, wait, variant):
     """Returns the outcome of one run: the times of its iterations as the slowest rank saw them, the
     mean loss of each iteration, and figures of its ranks."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder("training") as folder:
         saved = pathlib.Path(folder) / "run.json"
         words = [*mpirun_words(options.mpirun, ranks, wait, options.cores_per_rank),
                  python_for(options, variant), "-B", RANK_PROGRAM, "--model", model,
@@ -353,7 +353,7 @@ def main():
         ending = failure
     cells = [cell for cell in cells if cell["runs"]]
     if cells:
-        write_report(options, absent, cells, lines, ending)
+        write_reports(options, absent, cells, lines, ending)
     else:
         print("\n".join(lines))
     if isinstance(ending, Failure):
@@ -363,7 +363,7 @@ def main():
     return 0
 
 
-def write_report(options, absent, cells, lines, ending):
+def write_reports(options, absent, cells, lines, ending):
     """Writes tables and times of the cells, behind the lines about absent variants.
 
     ending  what ended the benchmark early, or None
@@ -384,9 +384,9 @@ def write_report(options, absent, cells, lines, ending):
                  "the bit.")]
     text = "\n".join(lines) + "\n"
     print(text, end="")
-    (options.out / "training.md").write_text(text, encoding="utf-8")
-    (options.out / "training.json").write_text(
-        json.dumps(dict(absent=absent, cells=cells), indent=1) + "\n", encoding="utf-8")
+    write_report(options.out / "training.md", text)
+    write_report(options.out / "training.json",
+               json.dumps(dict(absent=absent, cells=cells), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ import time
 import torch
 from mpi4py import MPI
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lmdbio" / "api" / "python"))
+
+from output_files import write_report  # noqa: E402
 
 from models import MODELS, Training  # noqa: E402
 
@@ -208,11 +211,10 @@ def main():
     ranks = job.gather(told)
     if job.rank == 0:
         parameters = list(training.model.parameters())
-        options.save.write_text(json.dumps(dict(
+        write_report(options.save, json.dumps(dict(
             variant=options.variant, model=options.model, ranks=ranks, description=description,
             weights_differ=difference, tensors=len(parameters), torch=torch.__version__,
-            gradient_bytes=sum(4 * parameter.numel() for parameter in parameters))) + "\n",
-            encoding="utf-8")
+            gradient_bytes=sum(4 * parameter.numel() for parameter in parameters))) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,12 @@
 import json
 import pathlib
 import subprocess
-import tempfile
+import sys
 
-from readers import interface
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from output_files import scratch_folder  # noqa: E402
+from readers import interface  # noqa: E402
 
 # The options of lmdbio-bench for each order
 ORDERS = {
@@ -31,7 +34,7 @@ class Reader(interface.Reader):
 
     def run(self, task, settle):
         settle()
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch_folder("peer") as folder:
             report = pathlib.Path(folder, "report.json")
             result = subprocess.run(
                 [task.lmdbio_bench, "read", task.path, "--strategy", "auto", "--no-raw",
