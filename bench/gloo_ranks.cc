@@ -7,9 +7,11 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include "bench/scratch_folder.h"
 
 namespace lmdbio::bench {
 namespace {
@@ -31,13 +33,15 @@ class GlooRing final : public GlooRanks {
 
 // Rank 0 creates a directory and broadcasts its name. The others get its name as the first of the
 // gathered names; zero bytes fill up each name.
-std::string CommonDirectory(int rank, const GatherFromAll& gather) {
+// made  receives the directory on rank 0
+std::string CommonDirectory(int rank, std::optional<ScratchFolder>& made,
+                            const GatherFromAll& gather) {
   std::vector<char> name(4096);
   if (rank == 0) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gloo-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr)
-      throw std::runtime_error("cannot create the directory in which the ranks of Gloo meet");
-    pattern.copy(name.data(), name.size() - 1);
+    auto folder = ScratchFolder::Make(std::filesystem::temp_directory_path(), "gloo");
+    if (!folder) throw std::runtime_error(folder.error().message());
+    made.emplace(*std::move(folder));
+    made->path().string().copy(name.data(), name.size() - 1);
   }
   return {gather(name).data()};
 }
@@ -46,7 +50,8 @@ std::string CommonDirectory(int rank, const GatherFromAll& gather) {
 
 std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const std::string& interface,
                                        const GatherFromAll& gather) {
-  const std::string directory = CommonDirectory(rank, gather);
+  std::optional<ScratchFolder> made;
+  const std::string directory = CommonDirectory(rank, made, gather);
   gloo::transport::tcp::attr where;
   where.iface = interface;
   auto device = gloo::transport::tcp::CreateDevice(where);
@@ -54,7 +59,6 @@ std::unique_ptr<GlooRanks> ConnectGloo(int rank, int rank_count, const std::stri
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, rank_count);
   context->connectFullMesh(store, device);
   gather({'x'});  // a barrier: all ranks are connected
-  if (rank == 0) std::filesystem::remove_all(directory);
   return std::make_unique<GlooRing>(std::move(context));
 }
 

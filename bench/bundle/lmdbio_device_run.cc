@@ -21,6 +21,7 @@
 #include "bench/device/probe_report.h"
 #include "bench/device/supervise.h"
 #include "bench/machine/machine_facts.h"
+#include "bench/scratch_folder.h"
 #include "tools/cli/cli.h"
 
 namespace {
@@ -30,6 +31,7 @@ using lmdbio::ErrorCode;
 using lmdbio::Fail;
 using lmdbio::Result;
 using lmdbio::Status;
+using lmdbio::bench::ScratchFolder;
 using lmdbio::bundle::BundleOptions;
 using lmdbio::bundle::BundleOutcome;
 using lmdbio::bundle::BundlePart;
@@ -68,28 +70,7 @@ void Describe(po::options_description_easy_init options) {
        "the time for all; later parts are left out");
 }
 
-// A folder for files of parts, removed at the end.
-class Scratch {
- public:
-  static Result<Scratch> Make() {
-    std::string name = (fs::temp_directory_path() / "lmdbio-device-run-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) return Fail(ErrorCode::kIo, name + ": not made");
-    return Scratch(name);
-  }
-  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Scratch& operator=(Scratch&&) = delete;
-  ~Scratch() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  explicit Scratch(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
-
-BundleOptions OptionsOf(const Invocation& invocation, const Scratch& scratch) {
+BundleOptions OptionsOf(const Invocation& invocation, const ScratchFolder& scratch) {
   const uint64_t ordinal = invocation.whole("device");
   if (ordinal > 1024) throw Misuse("--device is at most 1024");
   std::error_code ignored;
@@ -208,7 +189,8 @@ Result<bool> FindGpu(const BundleOptions& options) {
 Status Run(const Invocation& invocation) {
   const auto seconds_max = invocation.option<double>("seconds-max");
   if (!(seconds_max > 0 && seconds_max <= 86400)) throw Misuse("--seconds-max takes 0 to 86400");
-  LMDBIO_TRY(const Scratch scratch, Scratch::Make());
+  LMDBIO_TRY(const ScratchFolder scratch,
+             ScratchFolder::Make(fs::temp_directory_path(), "device-run"));
   const BundleOptions options = OptionsOf(invocation, scratch);
   const auto only = invocation.option<std::string>("only");
   const auto parts = lmdbio::bundle::PlanParts(options);

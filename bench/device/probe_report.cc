@@ -1,15 +1,13 @@
 #include "bench/device/probe_report.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
 #include "bench/device/probe_trials.h"
 #include "bench/spread.h"
-#include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/source/small_file.h"
 
 namespace lmdbio::probe {
 namespace {
@@ -81,12 +79,7 @@ std::string JsonOf(const ProbeOutcome& outcome) {
 }
 
 Status WriteReportFile(const std::string& path, std::string_view text) {
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return Fail(ErrnoError(errno, path, "open"));
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int failure = errno;
-  if (std::fclose(file) == 0 && is_written) return {};
-  return Fail(ErrnoError(is_written ? errno : failure, path, "write"));
+  return file::WriteFileAtomically(path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace lmdbio::probe

@@ -26,8 +26,8 @@ std::string TableOf(const ProbeOutcome& outcome);
 // figure "unit", "median", "min", "max", "samples"; "note"}]}
 std::string JsonOf(const ProbeOutcome& outcome);
 
-// Replaces the file.
-// Errors: kIo  names the path and the reason
+// Replaces the file (docs/outputs.md).
+// Errors: as file::WriteFileAtomically
 Status WriteReportFile(const std::string& path, std::string_view text);
 
 }  // namespace lmdbio::probe

@@ -1,7 +1,5 @@
 #include "bench/on_device/feed_files.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -24,9 +22,8 @@ constexpr uint64_t kSeed = 11;
 }  // namespace
 
 Result<FeedFiles> FeedFiles::Write(const std::string& folder, const FeedShape& shape) {
-  std::string made = folder + "/lmdbio-figures-XXXXXX";
-  if (::mkdtemp(made.data()) == nullptr) return Fail(ErrnoError(errno, made, "create"));
-  FeedFiles files{std::filesystem::path(made)};
+  LMDBIO_TRY(bench::ScratchFolder made, bench::ScratchFolder::Make(folder, "figures"));
+  FeedFiles files(std::move(made));
   file::WriterOptions options;
   options.path = files.database();
   LMDBIO_TRY(file::DatabaseWriter writer, file::DatabaseWriter::Create(options));
@@ -45,12 +42,6 @@ Result<FeedFiles> FeedFiles::Write(const std::string& folder, const FeedShape& s
   if (std::fflush(plain.get()) != 0) return Fail(ErrnoError(errno, files.values(), "write"));
   LMDBIO_TRY_VOID(writer.Finish());
   return files;
-}
-
-FeedFiles::~FeedFiles() {
-  if (folder_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 bool IsFeedValue(Bytes key, Bytes value) {

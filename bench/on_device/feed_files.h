@@ -4,9 +4,10 @@
 #define LMDBIO_BENCH_ON_DEVICE_FEED_FILES_H_
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
+#include <utility>
 
+#include "bench/scratch_folder.h"
 #include "lmdbio/base/status.h"
 #include "lmdbio/base/types.h"
 
@@ -25,23 +26,17 @@ struct FeedShape {
 class FeedFiles {
  public:
   // folder  for that folder
-  // Errors: kIo  the folder cannot be made or the values cannot be written; as DatabaseWriter
+  // Errors: as ScratchFolder and DatabaseWriter; kIo  the values cannot be written
   static Result<FeedFiles> Write(const std::string& folder, const FeedShape& shape);
 
-  FeedFiles(FeedFiles&& other) noexcept : folder_(std::move(other.folder_)) {
-    other.folder_.clear();
-  }
-  FeedFiles& operator=(FeedFiles&&) = delete;
-  ~FeedFiles();
-
-  std::string database() const { return folder_ / "records.lmdb"; }
+  std::string database() const { return folder_.path() / "records.lmdb"; }
   // All values, one behind the other.
-  std::string values() const { return folder_ / "values"; }
+  std::string values() const { return folder_.path() / "values"; }
 
  private:
-  explicit FeedFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit FeedFiles(bench::ScratchFolder folder) : folder_(std::move(folder)) {}
 
-  std::filesystem::path folder_;  // empty after a move
+  bench::ScratchFolder folder_;
 };
 
 // Whether this is the value of the record with this key.

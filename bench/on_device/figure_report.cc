@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lmdbio/base/errno_error.h"
+#include "lmdbio/file/output/growing_file.h"
 #include "tools/cli/cli.h"
 
 namespace lmdbio::figures {
@@ -35,8 +36,10 @@ std::string FactLines(const ordered_json& facts) {
 Result<FigureReport> FigureReport::Open(const std::string& json_path) {
   FigureReport report(json_path);
   if (json_path.empty() || json_path == kStandardOutput) return report;
-  report.json_.reset(std::fopen(json_path.c_str(), "we"));
+  LMDBIO_TRY(UniqueFd file, file::OpenGrowingFile(json_path));
+  report.json_.reset(::fdopen(file.get(), "w"));
   if (report.json_ == nullptr) return Fail(ErrnoError(errno, json_path, "open"));
+  file.release();  // fclose closes it
   return report;
 }
 

@@ -21,7 +21,7 @@ namespace lmdbio::figures {
 class FigureReport {
  public:
   // json_path  "-": JSON on standard output in place of the table; empty: the table alone
-  // Errors: kIo  names the path and the reason
+  // Errors: as file::OpenGrowingFile
   static Result<FigureReport> Open(const std::string& json_path);
 
   // facts  {"machine": {...}, "device": {...}}: the first line

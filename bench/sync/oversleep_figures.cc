@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -18,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lmdbio/base/check.h"
+#include "lmdbio/file/source/small_file.h"
 #include "lmdbio/sync/control/coordinator.h"
 #include "lmdbio/sync/rounds/round_pacer.h"
 #include "tests/sync/rounds/virtual_ranks.h"
@@ -121,11 +121,10 @@ int Draw(const FigureOptions& options, const std::string& save) {
     all.push_back({{"figure", figure.number}, {"pacing", figure.pacing}, {"threads", threads}});
   }
   if (save.empty()) return 0;
-  std::ofstream file(save);
-  file << all.dump(1) << "\n";
-  file.close();
-  if (file) return 0;
-  fmt::print(stderr, "oversleep_figures: cannot write {}\n", save);
+  const std::string text = all.dump(1) + "\n";
+  const Status saved = file::WriteFileAtomically(save, std::as_bytes(std::span(text)));
+  if (saved) return 0;
+  fmt::print(stderr, "oversleep_figures: {}\n", saved.error().message());
   return 1;
 }
 

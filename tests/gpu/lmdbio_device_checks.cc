@@ -15,6 +15,7 @@
 
 #include "lmdbio/base/errno_error.h"
 #include "lmdbio/device/device_error.h"
+#include "lmdbio/file/output/growing_file.h"
 #include "tests/gpu/check_process.h"
 #include "tests/gpu/device_check.h"
 #include "tools/cli/cli.h"
@@ -107,12 +108,14 @@ const char* NameOf(CheckState state) {
 // Rows, written as soon as they are known.
 class Report {
  public:
-  // Errors: kIo  the file cannot be opened
+  // Errors: as OpenGrowingFile
   static lmdbio::Result<Report> Open(const std::string& path) {
     Report report(path);
     if (path.empty() || path == kStandardOutput) return report;
-    report.file_.reset(std::fopen(path.c_str(), "we"));
+    LMDBIO_TRY(lmdbio::UniqueFd file, lmdbio::file::OpenGrowingFile(path));
+    report.file_.reset(::fdopen(file.get(), "w"));
     if (report.file_ == nullptr) return Fail(lmdbio::ErrnoError(errno, path, "open"));
+    file.release();  // fclose closes it
     return report;
   }
 
