@@ -17,12 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::AsBytes;
-
-std::set<std::string> NamesIn(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
+using test::NamesIn;
 
 TEST_CASE("The next ScratchFolder removes one of a killed process", "[bench]") {
   const test::TempDir dir;

@@ -29,4 +29,12 @@ void WriteWholeFile(const std::filesystem::path& path, Bytes content) {
   if (!file) throw std::runtime_error("cannot write " + path.string());
 }
 
+std::set<std::string> NamesIn(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename());
+  }
+  return names;
+}
+
 }  // namespace lmdbio::test

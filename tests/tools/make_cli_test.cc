@@ -88,7 +88,7 @@ TEST_CASE("lmdbio-make does not change an existing database", "[tools]") {
 TEST_CASE("lmdbio-make writes a single file without provenance if asked", "[tools]") {
   const TempDir dir;
   Make({"digits", (dir.path() / "db").string(), "--single-file", "--no-provenance"});
-  CHECK(NamesIn(dir.path()) == std::vector<std::string>{"db"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db"});
   CHECK(CaffeRecords(dir.path() / "db").size() == 1797);
 }
 

@@ -1,6 +1,5 @@
 #include "tests/tools/make_tool.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -28,15 +27,6 @@ std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file) {
     records.push_back(std::move(record));
   }
   return records;
-}
-
-std::vector<std::string> NamesIn(const std::filesystem::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 }  // namespace lmdbio::test

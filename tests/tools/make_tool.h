@@ -28,8 +28,5 @@ struct CaffeRecord {
 // The records in key order. Throws if a record is not a Datum.
 std::vector<CaffeRecord> CaffeRecords(const std::filesystem::path& data_file);
 
-// The names in a directory, sorted.
-std::vector<std::string> NamesIn(const std::filesystem::path& directory);
-
 }  // namespace lmdbio::test
 #endif  // LMDBIO_TESTS_TOOLS_MAKE_TOOL_H_

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/file/output/write_output.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
@@ -21,10 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::AsBytes;
+using test::kNobody;
 using test::TempDir;
 using test::Verdict;
-
-constexpr uid_t kNobody = 65534;
 
 UniqueFd OpenFile(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/file/output/write_output.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/temp_dir.h"
@@ -16,10 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::AsBytes;
+using test::kNobody;
 using test::ReadWholeTextFile;
 using test::TempDir;
-
-constexpr uid_t kNobody = 65534;
 
 TEST_CASE("OpenGrowingFile creates and empties files", "[output]") {
   const TempDir dir;

@@ -15,6 +15,7 @@
 
 #include "lmdbio/file/output/file_owner.h"
 #include "lmdbio/file/output/output_file.h"
+#include "tests/file/output/write_output.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
@@ -26,23 +27,12 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 using test::InChild;
+using test::NamesIn;
 using test::ReadWholeTextFile;
 using test::RefuseSystemCall;
 using test::TempDir;
 using test::Verdict;
-
-using Names = std::set<std::string>;
-
-Names NamesIn(const fs::path& folder) {
-  Names names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
-
-bool Write(const fs::path& path, const std::string& content) {
-  const auto file = OutputFile::Create(path);
-  return file && (*file)->Write(AsBytes(content)) && (*file)->Publish();
-}
+using test::WriteOutput;
 
 // A file system, or a sandbox, that does not know some calls.
 enum class Lack { kNothing, kUnnamedFiles, kLinks };
@@ -69,15 +59,15 @@ TEST_CASE("A killed writer leaves a complete file, and the next writer nothing e
   };
   reset();
   int left_count = 0, wrong_count = 0;
-  Names after;
+  std::set<std::string> after;
 
   const int kill_count = test::InterruptAtEachCall(
-      test::Interruption::kKill, [&] { return Impose(lack) && Write(path, "new"); },
+      test::Interruption::kKill, [&] { return Impose(lack) && WriteOutput(path, "new"); },
       [&] {
         const std::string content = fs::exists(path) ? ReadWholeTextFile(path) : "none";
         if (content != "new" && content != (has_old ? "old" : "none")) ++wrong_count;
         left_count += static_cast<int>(std::ranges::count_if(NamesIn(dir.path()), IsWorkingName));
-        if (!Write(path, "later") || ReadWholeTextFile(path) != "later") ++wrong_count;
+        if (!WriteOutput(path, "later") || ReadWholeTextFile(path) != "later") ++wrong_count;
         after.merge(NamesIn(dir.path()));
         reset();
       });
@@ -88,7 +78,7 @@ TEST_CASE("A killed writer leaves a complete file, and the next writer nothing e
   }
   CHECK(kill_count > 10);
   CHECK(wrong_count == 0);
-  CHECK(after == Names{"file"});
+  CHECK(after == std::set<std::string>{"file"});
   // A new file without a name gets its only name at the end.
   CHECK((left_count > 0) == (has_old || lack != Lack::kNothing));
 }
@@ -109,12 +99,13 @@ TEST_CASE("Two writers finish, wherever the second begins", "[output]") {
       test::Interruption::kPause,
       [&] {
         reset();
-        if (!Impose(lack) || !Write(path, "first")) return false;
+        if (!Impose(lack) || !WriteOutput(path, "first")) return false;
         const std::string content = ReadWholeTextFile(path);
-        return NamesIn(dir.path()) == Names{"file"} && (content == "first" || content == "second");
+        return NamesIn(dir.path()) == std::set<std::string>{"file"} &&
+               (content == "first" || content == "second");
       },
       [&] {
-        if (!Write(path, "second")) ++wrong_count;
+        if (!WriteOutput(path, "second")) ++wrong_count;
       });
   if (pause_count == 0) WARN("skipped: cannot trace a child");
   CHECK(wrong_count == 0);
@@ -125,7 +116,7 @@ Verdict TwoWritersFinish(const fs::path& path, Lack lack) {
   if (!Impose(lack)) return Verdict::kCannotTell;
   const auto first = OutputFile::Create(path);
   if (!first || !(*first)->Write(AsBytes("first"))) return Verdict::kWrong;
-  if (!Write(path, "second") || ReadWholeTextFile(path) != "second") return Verdict::kWrong;
+  if (!WriteOutput(path, "second") || ReadWholeTextFile(path) != "second") return Verdict::kWrong;
   const bool is_right = (*first)->Publish() && ReadWholeTextFile(path) == "first";
   return is_right ? Verdict::kRight : Verdict::kWrong;
 }
@@ -137,7 +128,7 @@ TEST_CASE("A writer leaves the file of a running one", "[output]") {
   const Verdict verdict = InChild([&] { return TwoWritersFinish(dir.path() / "file", lack); });
   if (verdict == Verdict::kCannotTell) WARN("skipped: cannot refuse system calls");
   CHECK(verdict != Verdict::kWrong);
-  CHECK(NamesIn(dir.path()) == Names{"file"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"file"});
 }
 
 TEST_CASE("NewFile goes around foreign files with its working names", "[output]") {
@@ -145,7 +136,7 @@ TEST_CASE("NewFile goes around foreign files with its working names", "[output]"
   const fs::path path = dir.path() / "file";
   test::WriteWholeFile(path, AsBytes("old"));
   test::WriteWholeFile(dir.path() / "victim", AsBytes("precious"));
-  Names foreign = {"file", "victim"};
+  std::set<std::string> foreign = {"file", "victim"};
   // More names than the writer tries in order.
   for (uint32_t number = 0; number < kWorkingNames; ++number) {
     const std::string name = WorkingName("file", number);
@@ -159,7 +150,7 @@ TEST_CASE("NewFile goes around foreign files with its working names", "[output]"
   const Lack lack = GENERATE(Lack::kNothing, Lack::kUnnamedFiles, Lack::kLinks);
   const Verdict verdict = InChild([&] {
     if (!Impose(lack)) return Verdict::kCannotTell;
-    return Write(path, "new") ? Verdict::kRight : Verdict::kWrong;
+    return WriteOutput(path, "new") ? Verdict::kRight : Verdict::kWrong;
   });
   CHECK(verdict != Verdict::kWrong);
   CHECK(NamesIn(dir.path()) == foreign);

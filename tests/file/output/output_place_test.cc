@@ -12,6 +12,7 @@
 #include <string>
 
 #include "lmdbio/file/output/output_file.h"
+#include "tests/file/output/write_output.h"
 #include "tests/support/catch.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/in_child.h"
@@ -23,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 using test::InChild;
+using test::kNobody;
 using test::ReadWholeTextFile;
 using test::TempDir;
 using test::Verdict;
-
-constexpr uid_t kNobody = 65534;
+using test::WriteOutput;
 
 // A folder for everybody, as /tmp is, and a file that nobody may change by a link in it.
 struct SharedFolder {
@@ -43,14 +44,8 @@ struct SharedFolder {
   const fs::path victim = own / "victim";
 };
 
-Status Write(const fs::path& path, const std::string& content) {
-  LMDBIO_TRY(const auto file, OutputFile::Create(path));
-  LMDBIO_TRY_VOID(file->Write(AsBytes(content)));
-  return file->Publish();
-}
-
 void CheckRefused(const fs::path& path, const std::string& why) {
-  const Status written = Write(path, "new");
+  const Status written = WriteOutput(path, "new");
   REQUIRE_FALSE(written);
   CHECK(written.error().code() == ErrorCode::kPermission);
   CHECK(written.error().message() == path.string() + ": cannot be written: " + why);
@@ -92,11 +87,11 @@ TEST_CASE("No link in a folder for everybody is followed", "[output]") {
 
 TEST_CASE("A file in a folder for everybody is written", "[output]") {
   const SharedFolder shared;
-  REQUIRE(Write(shared.path / "file", "new"));
-  REQUIRE(Write(shared.path / "file", "newer"));
+  REQUIRE(WriteOutput(shared.path / "file", "new"));
+  REQUIRE(WriteOutput(shared.path / "file", "newer"));
   CHECK(ReadWholeTextFile(shared.path / "file") == "newer");
   fs::create_symlink("../shared/file", shared.own / "link");
-  REQUIRE(Write(shared.own / "link", "newest"));
+  REQUIRE(WriteOutput(shared.own / "link", "newest"));
   CHECK(ReadWholeTextFile(shared.path / "file") == "newest");
 }
 
@@ -113,7 +108,7 @@ TEST_CASE("A link of a stranger is followed in a folder of the stranger only", "
                          std::to_string(::geteuid()) + "; name the file itself");
   CHECK(ReadWholeTextFile(shared.victim) == "precious");
   REQUIRE(::chown(folder.c_str(), kNobody, kNobody) == 0);
-  REQUIRE(Write(link, "new"));
+  REQUIRE(WriteOutput(link, "new"));
   CHECK(ReadWholeTextFile(shared.victim) == "new");
 }
 
@@ -122,7 +117,7 @@ TEST_CASE("A FIFO of another user in a folder for everybody is refused", "[outpu
   const fs::path fifo = shared.path / "fifo";
   REQUIRE(::mkfifo(fifo.c_str(), 0666) == 0);
   const UniqueFd reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  REQUIRE(Write(fifo, "for me"));
+  REQUIRE(WriteOutput(fifo, "for me"));
   if (::chown(fifo.c_str(), kNobody, kNobody) != 0) {
     WARN("skipped: cannot give a FIFO away");
     return;
@@ -139,7 +134,7 @@ TEST_CASE("A block device is refused", "[output]") {
     WARN("skipped: cannot make a device node");
     return;
   }
-  const Status written = Write(device, "new");
+  const Status written = WriteOutput(device, "new");
   REQUIRE_FALSE(written);
   CHECK(written.error().code() == ErrorCode::kInvalidArgument);
   CHECK(written.error().message() ==
@@ -157,8 +152,8 @@ TEST_CASE("/dev/stdout is continued where it stands", "[output]") {
     const UniqueFd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (::access(name.c_str(), F_OK) != 0) return Verdict::kCannotTell;
     if (::dup2(out.get(), STDOUT_FILENO) != STDOUT_FILENO) return Verdict::kCannotTell;
-    const bool is_written = ::write(STDOUT_FILENO, "before ", 7) == 7 && Write(name, "report ") &&
-                            ::write(STDOUT_FILENO, "after", 5) == 5;
+    const bool is_written = ::write(STDOUT_FILENO, "before ", 7) == 7 &&
+                            WriteOutput(name, "report ") && ::write(STDOUT_FILENO, "after", 5) == 5;
     return is_written ? Verdict::kRight : Verdict::kWrong;
   });
   CHECK(verdict != Verdict::kWrong);
@@ -175,7 +170,7 @@ TEST_CASE("OutputPlace walks along all kinds of paths", "[output]") {
                            "/proc/self/cwd/file"}) {
     INFO(path);
     fs::remove("file");
-    CHECK(Write(path, path));
+    CHECK(WriteOutput(path, path));
     CHECK(ReadWholeTextFile("file") == path);
   }
   fs::current_path(before);

@@ -34,15 +34,10 @@ namespace fs = std::filesystem;
 using test::AsBytes;
 using test::AsText;
 using test::InChild;
+using test::NamesIn;
 using test::ReadWholeTextFile;
 using test::TempDir;
 using test::Verdict;
-
-std::set<std::string> NamesIn(const fs::path& directory) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());
-  return names;
-}
 
 TEST_CASE("ReadSmallFile reads up to the limit", "[io][small-file]") {
   const TempDir dir;

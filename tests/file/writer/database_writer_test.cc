@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::AsBytes;
 using test::KeyValue;
+using test::NamesIn;
 using test::TempDir;
 
 // Values in leaves and in overflow runs, keys in ascending order.
@@ -43,14 +44,6 @@ Result<WriteSummary> Write(const WriterOptions& options, const std::vector<KeyVa
     LMDBIO_TRY_VOID(writer.Put(AsBytes(key), AsBytes(value)));
   }
   return writer.Finish();
-}
-
-std::vector<std::string> Names(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    names.push_back(entry.path().filename().string());
-  }
-  return names;
 }
 
 // The pages behind the two meta pages, which differ in transaction numbers and the map size.
@@ -82,8 +75,8 @@ TEST_CASE("liblmdb reads the records of DatabaseWriter", "[writer]") {
   for (const KeyValue& record : records) value_bytes += record.second.size();
   CHECK(summary->value_bytes == value_bytes);
   CHECK(summary->key_bytes == 2500 * 9);
-  CHECK(Names(dir.path()) == std::vector<std::string>{"db"});  // no lock, no working name
-  if (is_directory) CHECK(Names(dir.path() / "db") == std::vector<std::string>{"data.mdb"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db"});  // no lock, no working name
+  if (is_directory) CHECK(NamesIn(dir.path() / "db") == std::set<std::string>{"data.mdb"});
 }
 
 // Goal: the flags of the writer change no page, so provenance describes plain liblmdb loads too.
@@ -133,7 +126,7 @@ TEST_CASE("DatabaseWriter reports a transaction that does not fit the map", "[wr
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kResourceExhausted);
   CHECK(summary.error().message().find("map of 1048576 bytes") != std::string::npos);
-  CHECK(Names(dir.path()).empty());
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 TEST_CASE("DatabaseWriter writes an empty database", "[writer]") {
@@ -156,7 +149,7 @@ TEST_CASE("DatabaseWriter takes keys of 1 to 511 bytes", "[writer]") {
   CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
   CHECK(summary.error().message().find("a key of " + std::to_string(key_bytes) + " bytes") !=
         std::string::npos);
-  CHECK(Names(dir.path()).empty());
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 TEST_CASE("DatabaseWriter refuses repeated keys and keys out of order", "[writer]") {
@@ -175,7 +168,7 @@ TEST_CASE("DatabaseWriter refuses repeated keys and keys out of order", "[writer
     CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
     CHECK(summary.error().message().find("record 1: its key is not above") != std::string::npos);
   }
-  CHECK(Names(dir.path()).empty());
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 TEST_CASE("DatabaseWriter does not change an existing path", "[writer]") {
@@ -197,7 +190,7 @@ TEST_CASE("DatabaseWriter does not change an existing path", "[writer]") {
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
   CHECK(summary.error().message() == taken.string() + " exists; remove it or give another path");
-  CHECK(Names(dir.path()) == std::vector<std::string>{"db"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db"});
   if (fs::is_regular_file(taken)) CHECK(test::ReadWholeTextFile(taken) == "precious");
 }
 
@@ -231,7 +224,7 @@ TEST_CASE("DatabaseWriter does not replace a file that appears during the load",
 
   REQUIRE_FALSE(summary.has_value());
   CHECK(summary.error().code() == ErrorCode::kInvalidArgument);
-  CHECK(Names(dir.path()) == std::vector<std::string>{"db"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db"});
   CHECK(test::ReadWholeTextFile(dir.path() / "db") == "precious");
 }
 
@@ -242,9 +235,9 @@ TEST_CASE("DatabaseWriter removes an unfinished database", "[writer]") {
     REQUIRE(writer.has_value());
     REQUIRE(writer->Put(AsBytes("key"), AsBytes("value")).has_value());
     DatabaseWriter moved = *std::move(writer);  // one owner removes the files, once
-    CHECK(Names(dir.path()) == std::vector<std::string>{"db.lmdbio-partial"});
+    CHECK(NamesIn(dir.path()) == std::set<std::string>{"db.lmdbio-partial"});
   }
-  CHECK(Names(dir.path()).empty());
+  CHECK(NamesIn(dir.path()).empty());
 }
 
 TEST_CASE("DatabaseWriter refuses all calls after a failure and after Finish", "[writer]") {
@@ -285,7 +278,7 @@ TEST_CASE("DatabaseWriter names a path that cannot be created", "[writer]") {
     const auto writer = DatabaseWriter::Create(options);
     REQUIRE_FALSE(writer.has_value());
     CHECK(writer.error().code() == ErrorCode::kInvalidArgument);
-    CHECK(Names(dir.path()).empty());
+    CHECK(NamesIn(dir.path()).empty());
   }
 }
 

@@ -19,16 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::AsBytes;
+using test::NamesIn;
 using test::ReadWholeTextFile;
 using test::TempDir;
-
-using Names = std::set<std::string>;
-
-Names NamesIn(const fs::path& folder) {
-  Names names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
 
 fs::path DataFileOf(const fs::path& path) {
   return fs::is_directory(path) ? path / "data.mdb" : path;
@@ -60,7 +53,7 @@ TEST_CASE("The next load removes the files of one that was killed", "[writer][fa
           fs::remove_all(path);
         }
         if (!Load(dir.path() / next, next_shape, "next")) ++wrong_count;
-        if (NamesIn(dir.path()) != Names{next}) ++wrong_count;
+        if (NamesIn(dir.path()) != std::set<std::string>{next}) ++wrong_count;
         if (ReadWholeTextFile(DataFileOf(dir.path() / next)) != "next") ++wrong_count;
         fs::remove_all(dir.path() / next);
       });
@@ -95,7 +88,7 @@ TEST_CASE("Two loads finish, wherever the second begins", "[writer]") {
     return;
   }
   CHECK(wrong_count == 0);
-  CHECK(NamesIn(dir.path()) == Names{"db", "other"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db", "other"});
 }
 
 TEST_CASE("A load leaves the files of a running one", "[writer]") {
@@ -114,7 +107,7 @@ TEST_CASE("A load leaves the files of a running one", "[writer]") {
   CHECK(ReadWholeTextFile(running->working_data_file()) == "half");
   REQUIRE(running->Publish());
   CHECK(ReadWholeTextFile(DataFileOf(dir.path() / "db")) == "half");
-  CHECK(NamesIn(dir.path()) == Names{"db", "other"});
+  CHECK(NamesIn(dir.path()) == std::set<std::string>{"db", "other"});
 }
 
 // Goal: after the rename, the lock still belongs to the load, and no other one takes the database
@@ -142,7 +135,7 @@ TEST_CASE("A load leaves files of the user that look like unfinished ones", "[wr
     fs::create_symlink("target", working);
   }
   SECTION("a FIFO") { REQUIRE(::mkfifo(working.c_str(), 0600) == 0); }
-  const Names before = NamesIn(dir.path());
+  const std::set<std::string> before = NamesIn(dir.path());
   const Result<StagedDatabase> staged =
       StagedDatabase::Create(dir.path() / "db", DatabaseShape::kDirectory);
   REQUIRE_FALSE(staged);
@@ -151,7 +144,7 @@ TEST_CASE("A load leaves files of the user that look like unfinished ones", "[wr
   CHECK(NamesIn(dir.path()) == before);
   CHECK(fs::exists(dir.path() / "db.partial/data.mdb"));
   if (fs::is_directory(working) && !fs::is_symlink(working)) {
-    CHECK(NamesIn(working) == Names{"data.mdb", "notes"});
+    CHECK(NamesIn(working) == std::set<std::string>{"data.mdb", "notes"});
   }
 }
 

@@ -18,12 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::AsBytes;
-
-std::set<std::string> NamesIn(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
-  return names;
-}
+using test::NamesIn;
 
 TEST_CASE("KeptFolder removes unfinished files of jobs that have ended", "[kept]") {
   const test::TempDir dir;
