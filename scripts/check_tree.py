@@ -42,8 +42,9 @@ MAY_INCLUDE = {
     "ranks/group": ["base", "ranks/shm"],
     "ranks/net": ["base", "ranks/shm", "ranks/group"],
     "ranks/health": ["base", "ranks/shm", "ranks/group", "ranks/net"],
-    "ranks/launcher": ["base", "ranks/shm", "ranks/group", "ranks/net"],
-    "ranks/mpi": ["base", "ranks/shm", "ranks/group", "ranks/health"],
+    "ranks/linked": ["base", "ranks/shm", "ranks/group", "ranks/net", "ranks/health"],
+    "ranks/launcher": ["base", "ranks/shm", "ranks/group", "ranks/net", "ranks/linked"],
+    "ranks/mpi": ["base", "ranks/shm", "ranks/group", "ranks/net", "ranks/health", "ranks/linked"],
     "load/order": ["base"],
     "load/plan": ["base", "file/format", "file/layout", "file/blocks", "load/order"],
     "load/locate": [
@@ -122,9 +123,9 @@ MAY_INCLUDE = {
         "base", "ranks/health", "ranks/mpi", "device", "sync/reduce", "sync/collective",
         "sync/over_library", "sync/over_wire", "sync/transport"],
     "api/c": [
-        "base", "ranks/group", "ranks/launcher", "ranks/mpi", "load/plan", "load/view",
-        "load/records", "load/loader", "device", "feed", "sync/schedule", "sync/graph",
-        "sync/engine", "sync/over_mpi"],
+        "base", "ranks/group", "ranks/linked", "ranks/launcher", "ranks/mpi", "load/plan",
+        "load/view", "load/records", "load/loader", "device", "feed", "sync/schedule",
+        "sync/graph", "sync/engine", "sync/over_mpi"],
 }
 
 # The folders or files that may include a foreign header, as prefixes of the path.

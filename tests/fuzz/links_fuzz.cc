@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "lmdbio/ranks/launcher/linked_group.h"
 #include "lmdbio/ranks/launcher/meeting_frame.h"
+#include "lmdbio/ranks/linked/linked_group.h"
 #include "lmdbio/ranks/net/job_addresses.h"
 #include "lmdbio/ranks/net/peer_door.h"
 #include "lmdbio/ranks/net/peer_links.h"

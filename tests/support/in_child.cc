@@ -110,11 +110,15 @@ bool RefuseSystemCall(const RefusedCall& call) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-void RefuseMemfdIfAsked() {
-  if (std::getenv("LMDBIO_TEST_NO_MEMFD") == nullptr) return;
-  if (RefuseSystemCall({.number = SYS_memfd_create, .error_number = EPERM})) return;
-  std::fprintf(stderr, "skipped: this system has no seccomp filters for us\n");
-  std::exit(static_cast<int>(Verdict::kCannotTell));
+void RefuseCallsIfAsked() {
+  const auto refuse = [](const char* variable, long number) {
+    if (std::getenv(variable) == nullptr) return;
+    if (RefuseSystemCall({.number = number, .error_number = EPERM})) return;
+    std::fprintf(stderr, "skipped: this system has no seccomp filters for us\n");
+    std::exit(static_cast<int>(Verdict::kCannotTell));
+  };
+  refuse("LMDBIO_TEST_NO_MEMFD", SYS_memfd_create);
+  refuse("LMDBIO_TEST_NO_LISTEN", SYS_listen);
 }
 
 }  // namespace lmdbio::test

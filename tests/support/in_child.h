@@ -41,9 +41,10 @@ struct RefusedCall {
 // process may not install a seccomp filter.
 bool RefuseSystemCall(const RefusedCall& call);
 
-// Refuses memory without a file to this process, if the environment has LMDBIO_TEST_NO_MEMFD: ranks
-// then share windows of MPI. Ends the program with 77, a skip, if that is not possible.
-void RefuseMemfdIfAsked();
+// Refuses system calls to this process, if the environment asks for it: LMDBIO_TEST_NO_MEMFD for
+// memory without a file, so that ranks share windows of MPI; LMDBIO_TEST_NO_LISTEN, so that ranks
+// of MPI have no links. Ends the program with 77, a skip, if that is not possible.
+void RefuseCallsIfAsked();
 
 }  // namespace lmdbio::test
 #endif  // LMDBIO_TESTS_SUPPORT_IN_CHILD_H_

@@ -94,7 +94,7 @@ int RunTests(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lmdbio::test::RefuseMemfdIfAsked();
+  lmdbio::test::RefuseCallsIfAsked();
   // Tests with several threads that call MPI request MPI_THREAD_MULTIPLE; the others need less.
   const bool is_multiple = std::getenv("LMDBIO_TEST_MPI_MULTIPLE") != nullptr;
   const int asked = is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;

@@ -16,7 +16,7 @@
 #include "lmdbio/api/c/lmdbio_sync.h"
 #include "lmdbio/api/c/sync_handles.h"
 #include "lmdbio/ranks/launcher/launched_group.h"
-#include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/linked/meeting_place.h"
 
 namespace lmdbio::api {
 namespace {

@@ -17,8 +17,10 @@
 namespace lmdbio::load {
 namespace {
 
-// How long the destructor waits for the other ranks of the host.
+// How long the destructor waits for the other ranks of the host, and how often it looks whether one
+// has failed meanwhile.
 constexpr auto kCloseLimit = std::chrono::seconds(10);
+constexpr auto kCloseLook = std::chrono::milliseconds(200);
 
 // The distance behind the newest slot up to which window memory is prepared: two slots.
 constexpr uint64_t kPreparedAheadBytes = 16 << 20;
@@ -38,7 +40,11 @@ HostRuntime::~HostRuntime() {
   bool all_left = true;
   if (window_) {
     window_->Leave();
-    all_left = window_->AwaitAllLeft(kCloseLimit);
+    const auto give_up = std::chrono::steady_clock::now() + kCloseLimit;
+    do {
+      all_left = window_->AwaitAllLeft(kCloseLook);
+    } while (!all_left && std::chrono::steady_clock::now() < give_up &&
+             context_.group.CheckRanks());
   }
   reader_.reset();
   locator_.reset();

@@ -207,6 +207,7 @@ Status Loader::Impl::Open() {
   LMDBIO_TRY_VOID(AgreeOnFile());
   if (!is_reopened_) usage_at_open_ = ProcessUsage();
   if (group_.rank() == 0 && !is_reopened_) {
+    if (!group_.note().empty()) notes_.Add(std::string(group_.note()));
     notes_.Add(IdleOptionNotes(options_, decision_, member_));
   }
   if (uses_window()) {

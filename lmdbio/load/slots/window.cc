@@ -183,7 +183,7 @@ void Window::Leave() {
   control_->space.Notify();
 }
 
-bool Window::AwaitAllLeft(std::chrono::seconds limit) {
+bool Window::AwaitAllLeft(std::chrono::milliseconds limit) {
   const auto give_up = std::chrono::steady_clock::now() + limit;
   const auto have_all_left = [this] { return LeastLetGo() == kEverything; };
   while (!have_all_left()) {

@@ -86,7 +86,7 @@ class Window {
   void Leave();
   // Sleeps until every rank of the host has left; false if one has ended before, or `limit` has
   // passed.
-  bool AwaitAllLeft(std::chrono::seconds limit);
+  bool AwaitAllLeft(std::chrono::milliseconds limit);
 
   // --- Readers ---
 

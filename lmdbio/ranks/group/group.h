@@ -49,6 +49,9 @@ class Group {
   // The name of this rank's host, for messages, if the group spans several hosts; otherwise "".
   virtual const std::string& host_name() const = 0;
 
+  // A weakness of this group that its users should know; "" if there is none.
+  virtual std::string_view note() const { return ""; }
+
   // Collective. Returns when every rank has called it. All ranks then see the bytes that any rank
   // wrote to shared memory before the call.
   // Errors: kInternal  MPI failed, with its message

@@ -6,7 +6,7 @@
 
 #include "lmdbio/base/status.h"
 #include "lmdbio/ranks/launcher/launch.h"
-#include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/linked/meeting_place.h"
 
 namespace lmdbio::ranks {
 

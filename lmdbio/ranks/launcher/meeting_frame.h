@@ -14,7 +14,7 @@
 
 #include "lmdbio/base/types.h"
 #include "lmdbio/base/unique_fd.h"
-#include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/linked/meeting_place.h"
 
 namespace lmdbio::ranks {
 

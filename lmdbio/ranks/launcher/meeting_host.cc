@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/linked/meeting_place.h"
 #include "lmdbio/ranks/net/job_addresses.h"
 #include "lmdbio/ranks/net/link_socket.h"
 #include "lmdbio/ranks/net/wake_event.h"

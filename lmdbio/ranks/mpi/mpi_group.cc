@@ -2,15 +2,22 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/ranks/group/host_memory.h"
 #include "lmdbio/ranks/group/same_size.h"
+#include "lmdbio/ranks/linked/connected_group.h"
 #include "lmdbio/ranks/mpi/mpi_calls.h"
+#include "lmdbio/ranks/mpi/mpi_meeting.h"
 #include "lmdbio/ranks/mpi/mpi_memory.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
 
@@ -21,6 +28,9 @@
 namespace lmdbio::ranks {
 
 namespace {
+
+// How long ranks may take to come to the same call, as those of a launcher.
+constexpr auto kMpiMeetingLimit = std::chrono::seconds(300);
 
 // Collective. The ranks that share memory with this one, in the order of `communicator`.
 Result<MPI_Comm> HostPart(MPI_Comm communicator) {
@@ -48,12 +58,13 @@ Result<std::string> HostNameIfSeveral(MPI_Comm communicator) {
   return std::string(name.data(), static_cast<size_t>(length));
 }
 
+// For ranks that cannot have links.
 class CommunicatorGroup final : public Group {
  public:
   // Takes ownership of the communicator.
   // host_name  "" if all ranks share a host
-  CommunicatorGroup(MPI_Comm communicator, std::string host_name)
-      : communicator_(communicator), host_name_(std::move(host_name)) {
+  CommunicatorGroup(MPI_Comm communicator, std::string host_name, std::string note)
+      : communicator_(communicator), host_name_(std::move(host_name)), note_(std::move(note)) {
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
@@ -68,6 +79,7 @@ class CommunicatorGroup final : public Group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& host_name() const override { return host_name_; }
+  std::string_view note() const override { return note_; }
 
   Status Barrier() override;
   Status Broadcast(int root, MutableBytes bytes) override;
@@ -80,6 +92,7 @@ class CommunicatorGroup final : public Group {
  private:
   MPI_Comm communicator_;
   std::string host_name_;
+  std::string note_;
   int rank_ = 0;
   int size_ = 0;
 };
@@ -106,7 +119,7 @@ Result<std::vector<std::byte>> CommunicatorGroup::AllGather(Bytes mine) {
 
 Result<std::unique_ptr<Group>> CommunicatorGroup::SplitByHost() {
   LMDBIO_TRY(MPI_Comm part, HostPart(communicator_));
-  return std::make_unique<CommunicatorGroup>(part, "");
+  return std::make_unique<CommunicatorGroup>(part, "", "");
 }
 
 Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
@@ -120,7 +133,7 @@ Result<std::unique_ptr<Group>> CommunicatorGroup::Split(int color) {
   // The key keeps the ranks in their order.
   LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_split(communicator_, first, rank_, &part), "MPI_Comm_split"));
   LMDBIO_TRY(std::string host_name, HostNameIfSeveral(part));
-  return std::make_unique<CommunicatorGroup>(part, std::move(host_name));
+  return std::make_unique<CommunicatorGroup>(part, std::move(host_name), "");
 }
 
 // AllocateHostMemory returns the same code on all ranks, so all ranks call MPI or none does.
@@ -140,6 +153,75 @@ Result<std::unique_ptr<SharedMemory>> CommunicatorGroup::AllocateMpiWindow(uint6
   return AllocateWindowMemory(communicator_, size_bytes, "");
 }
 
+// Windows of MPI's for the ranks of a host.
+class MpiWindows final : public WindowMaker {
+ public:
+  // Takes ownership of the communicator, that of the job.
+  explicit MpiWindows(MPI_Comm communicator) : communicator_(communicator) {}
+  ~MpiWindows() override {
+    if (IsMpiRunning()) MPI_Comm_free(&communicator_);
+  }
+  MpiWindows(const MpiWindows&) = delete;
+  MpiWindows& operator=(const MpiWindows&) = delete;
+
+  Result<std::unique_ptr<SharedMemory>> Allocate(std::span<const int> members, uint64_t size_bytes,
+                                                 std::string_view why_window) override {
+    LMDBIO_TRY(MPI_Comm part, PartOf(members));
+    auto memory = AllocateWindowMemory(part, size_bytes, why_window);
+    MPI_Comm_free(&part);  // the window keeps what it needs
+    return memory;
+  }
+
+ private:
+  // Collective over the members.
+  Result<MPI_Comm> PartOf(std::span<const int> members) {
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group some = MPI_GROUP_NULL;
+    MPI_Comm part = MPI_COMM_NULL;
+    MPI_Comm_group(communicator_, &all);
+    MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
+    const int code = MPI_Comm_create_group(communicator_, some, /*tag=*/0, &part);
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    LMDBIO_TRY_VOID(MpiStatus(code, "MPI_Comm_create_group"));
+    MPI_Comm_set_errhandler(part, MPI_ERRORS_RETURN);
+    return part;
+  }
+
+  MPI_Comm communicator_;
+};
+
+// Takes ownership of the communicator.
+Result<std::unique_ptr<Group>> MeetOver(MPI_Comm communicator) {
+  MeetingSeat seat;
+  MPI_Comm_rank(communicator, &seat.rank);
+  MPI_Comm_size(communicator, &seat.size);
+  auto windows = std::make_shared<MpiWindows>(communicator);
+  MpiMeeting meeting(communicator, kMpiMeetingLimit);
+  Result<std::unique_ptr<LinkedGroup>> linked = ConnectedGroup(meeting, seat);
+  const Status connected = linked ? Status() : Fail(linked.error().Copy());
+  LMDBIO_TRY(const MpiMeeting::CommonEnd common, meeting.AgreeOnEnd(connected));
+  if (common.end == MeetingEnd::kConnected) {
+    (*linked)->MakeWindowsBy(std::move(windows));
+    return linked;
+  }
+  if (common.end == MeetingEnd::kFailed) {
+    const bool is_own = !connected && connected.error().code() != ErrorCode::kIo;
+    if (is_own) return Fail(connected.error().Copy());
+    return Fail(ErrorCode::kPeerFailed, common.words);
+  }
+  // The ranks have MPI alone.
+  MPI_Comm own = MPI_COMM_NULL;
+  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &own), "MPI_Comm_dup"));
+  MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(own));
+  return std::make_unique<CommunicatorGroup>(
+      own, std::move(host_name),
+      fmt::format("the ranks have no links, so a rank that ends while others open or close is "
+                  "noticed by MPI alone ({})",
+                  common.words));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
@@ -157,12 +239,11 @@ Result<std::unique_ptr<Group>> MpiGroup(MPI_Comm communicator) {
     return Fail(ErrorCode::kInvalidArgument,
                 "the communicator is an intercommunicator: pass an intracommunicator");
   }
-  MPI_Comm duplicate = MPI_COMM_NULL;
-  LMDBIO_TRY_VOID(MpiStatus(MPI_Comm_dup(communicator, &duplicate), "MPI_Comm_dup"));
-  // MPI ends the job on an error by default. From here on failures are return codes.
-  MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-  LMDBIO_TRY(std::string host_name, HostNameIfSeveral(duplicate));
-  return std::make_unique<CommunicatorGroup>(duplicate, std::move(host_name));
+  int size = 0;
+  MPI_Comm_size(communicator, &size);
+  if (size == 1) return SoloGroup();
+  LMDBIO_TRY(MPI_Comm duplicate, DuplicateWithin(communicator, kMpiMeetingLimit));
+  return MeetOver(duplicate);
 }
 
 }  // namespace lmdbio::ranks

@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kRendezvousLimit = std::chrono::seconds(30);
 constexpr auto kCheckPeriod = std::chrono::milliseconds(200);
+// The doors of ranks that have met are open, so one that refuses is gone.
+constexpr auto kGoneLimit = std::chrono::seconds(2);
 // Another rank may reach its own limit a moment later and must still find the door open.
 constexpr ConnectLimits kRendezvousConnectLimits{.total = kRendezvousLimit,
                                                  .refused = kRendezvousLimit};
@@ -126,15 +128,15 @@ Result<RendezvousResult> MeetPeers(Group& group, const LinkSpec& plan) {
   LMDBIO_TRY(JobAddresses job, ExchangeAddresses(group, needs));
   // If one rank fails, all ranks drop their links. The door closes with the rendezvous.
   Rendezvous rendezvous(group.rank(), std::move(job), plan, kRendezvousConnectLimits);
-  LMDBIO_TRY_VOID(Agree(group, rendezvous.Run({})));
+  const auto check = [&group] { return group.CheckRanks(); };
+  LMDBIO_TRY_VOID(Agree(group, rendezvous.Run(check)));
   return rendezvous.TakeResult();
 }
 
 Result<RendezvousResult> ConnectPeers(int rank, JobAddresses job, const LinkSpec& plan,
                                       std::chrono::milliseconds limit,
                                       const std::function<Status()>& check) {
-  Rendezvous rendezvous(rank, std::move(job), plan,
-                        {.total = limit, .refused = kRendezvousConnectLimits.refused});
+  Rendezvous rendezvous(rank, std::move(job), plan, {.total = limit, .refused = kGoneLimit});
   LMDBIO_TRY_VOID(rendezvous.Run(check));
   return rendezvous.TakeResult();
 }

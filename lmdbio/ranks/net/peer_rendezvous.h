@@ -32,9 +32,9 @@ Result<RendezvousResult> MeetPeers(Group& group, const LinkSpec& plan);
 // Not collective: opens the links of this rank to ranks that do the same, whose addresses and key
 // it has by other means.
 // rank   of this process among those of `job`
-// job    the addresses of the ranks in `plan`, and the door of this one
+// job    the addresses of the ranks in `plan`, whose doors are open, and the door of this one
 // limit  how long a rank may take to serve its door; one whose door is closed counts as gone after
-//        30 s
+//        2 s
 // check  called twice a second or more often; its error ends the rendezvous
 // Errors: kIo  some rank could not be reached; names it; those of `check`
 Result<RendezvousResult> ConnectPeers(int rank, JobAddresses job, const LinkSpec& plan,

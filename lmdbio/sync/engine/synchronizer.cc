@@ -429,6 +429,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtraBytes},
                  transport->ranks()));
   LMDBIO_TRY(auto timeline, ranks::ForAll(group, OpenTimeline(options, rank, size)));
+  if (parts.log && rank == 0 && !group.note().empty()) parts.log(std::string(group.note()));
   if (parts.log && !options.placement.empty()) {
     parts.log(placement.Describe());
     for (const std::string& note : placement.notes) parts.log(note);

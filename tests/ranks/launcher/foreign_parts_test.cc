@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lmdbio/ranks/launcher/linked_group.h"
+#include "lmdbio/ranks/linked/linked_group.h"
 #include "tests/ranks/net/foreign_links.h"
 #include "tests/support/catch.h"
 

@@ -3,6 +3,7 @@
 #include "lmdbio/ranks/launcher/launched_group.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "lmdbio/ranks/linked/connected_group.h"
 #include "tests/ranks/forked_ranks.h"
 #include "tests/ranks/group/group_checks.h"
 #include "tests/ranks/launcher/launched_ranks.h"
@@ -169,6 +171,78 @@ std::string Survive(Group& group, ForkedJob& job, int victim, Moment moment) {
   const std::string& heard = alive.error().message();
   // From AllocateHostMemory, the reason is the same.
   return heard.find(expected) != std::string::npos ? "" : heard;
+}
+
+// The report of a rank of a job in which rank 1 is stopped for a while.
+std::string HearOfStop(Group& group, ForkedJob& job, const std::string& expected) {
+  job.SayReady();
+  Status alive;
+  while (alive) {
+    ::usleep(1000);
+    alive = group.CheckRanks();
+  }
+  if (job.SecondsSinceSignal() > kNamedWithin_s) return "too late";
+  if (alive.error().message() != expected) return alive.error().message();
+  // Its collective calls say the same, also in a part without the stopped rank.
+  const Status barrier = group.Barrier();
+  if (barrier || barrier.error().message() != expected) return "Barrier";
+  return "";
+}
+
+TEST_CASE("All ranks name a rank that is stopped, also this one when it goes on", "[launcher]") {
+  constexpr int kSize = 6;
+  REQUIRE(::setenv("LMDBIO_RANK_SILENCE_LIMIT_MS", "1000", 1) == 0);
+  const uint16_t port = test::FreePorts(1);
+  ForkedJob job(kSize, kSize);
+  job.Start([&](Group& forked, ForkedJob& in) -> std::string {
+    const auto group = LaunchedGroup(test::LaunchAt(port, forked.rank(), kSize));
+    if (!group) return group.error().message();
+    return HearOfStop(**group, in,
+                      "rank 1 has given no sign of life for 1.0 s; its process may be stopped");
+  });
+  ::unsetenv("LMDBIO_RANK_SILENCE_LIMIT_MS");
+  REQUIRE(job.AwaitReady());
+  job.Send(SIGSTOP, 1);
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank != 1) CHECK(job.EndOf(rank) == "");
+  }
+  job.Send(SIGCONT, 1);
+  CHECK(job.EndOf(1) == "");
+}
+
+TEST_CASE("A job that is stopped as a whole goes on", "[launcher]") {
+  constexpr int kSize = 3;
+  REQUIRE(::setenv("LMDBIO_RANK_SILENCE_LIMIT_MS", "500", 1) == 0);
+  const uint16_t port = test::FreePorts(1);
+  ForkedJob job(kSize, kSize);
+  job.Start([&](Group& forked, ForkedJob& in) -> std::string {
+    const auto group = LaunchedGroup(test::LaunchAt(port, forked.rank(), kSize));
+    if (!group) return group.error().message();
+    in.SayReady();
+    while (in.SecondsSinceSignal() < 0) ::usleep(1000);
+    ::usleep(200'000);
+    const Status barrier = (*group)->Barrier();
+    return barrier ? "" : barrier.error().message();
+  });
+  ::unsetenv("LMDBIO_RANK_SILENCE_LIMIT_MS");
+  REQUIRE(job.AwaitReady());
+  job.SendAll(SIGSTOP);
+  ::usleep(2'000'000);
+  job.SendAll(SIGCONT);
+  job.Send(SIGCONT, 0);  // tells the ranks that it is over
+  for (int rank = 0; rank < kSize; ++rank) CHECK(job.EndOf(rank) == "");
+}
+
+TEST_CASE("A wrong limit of silence is named", "[launcher]") {
+  const std::string value = GENERATE("4s", "-1", "499", "3600001");
+  REQUIRE(::setenv("LMDBIO_RANK_SILENCE_LIMIT_MS", value.c_str(), 1) == 0);
+  const auto limit = ReadRankSilenceLimit();
+  ::unsetenv("LMDBIO_RANK_SILENCE_LIMIT_MS");
+  REQUIRE_FALSE(limit);
+  CHECK(limit.error().code() == ErrorCode::kInvalidArgument);
+  CHECK(limit.error().message() ==
+        fmt::format("LMDBIO_RANK_SILENCE_LIMIT_MS is '{}'; expected 0, or 500 to 3600000", value));
+  CHECK(*ReadRankSilenceLimit() == kRankSilenceLimit);
 }
 
 TEST_CASE("All ranks name a rank that is killed, and nothing is left", "[launcher]") {

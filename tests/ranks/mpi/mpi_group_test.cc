@@ -3,6 +3,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -50,6 +51,14 @@ TEST_CASE("MpiGroup passes the checks of all groups", "[comm]") {
     check.run(*world, complaints);
     CHECK(complaints.list() == std::vector<std::string>{});
   }
+}
+
+TEST_CASE("MpiGroup says whether its ranks watch each other", "[comm]") {
+  const auto world = World();
+  const bool has_links = std::getenv("LMDBIO_TEST_NO_LISTEN") == nullptr;
+  const bool is_alone = WorldSize() == 1;
+  CAPTURE(world->note());
+  CHECK(world->note().starts_with("the ranks have no links") == (!has_links && !is_alone));
 }
 
 TEST_CASE("MpiGroup gives the results of MPI's own calls", "[comm]") {

@@ -82,7 +82,7 @@ void End(EndingJob& job, const std::string& mode, int victim) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  lmdbio::test::RefuseMemfdIfAsked();
+  lmdbio::test::RefuseCallsIfAsked();
   const std::string mode = argv[1];
   const int number = argc > 2 ? std::atoi(argv[2]) : 0;
   int provided = 0;

@@ -1,4 +1,4 @@
-#include "lmdbio/ranks/launcher/meeting_place.h"
+#include "lmdbio/ranks/linked/meeting_place.h"
 
 #include <algorithm>
 

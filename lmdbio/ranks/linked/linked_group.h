@@ -1,25 +1,43 @@
-// lmdbio/ranks/launcher/linked_group.h - a group whose collective calls go over links along a tree.
+// lmdbio/ranks/linked/linked_group.h - a group whose collective calls go over links along a tree.
 //
 // A value of each rank goes up the tree to rank 0, and all values come down again. A broadcast goes
 // along the tree from its root. The messages of a call carry its kind, its number and its size, so
 // ranks that make different calls get an error.
 //
 // Source: docs/launchers.md "Collective calls".
-#ifndef LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
-#define LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
+#ifndef LMDBIO_RANKS_LINKED_LINKED_GROUP_H_
+#define LMDBIO_RANKS_LINKED_LINKED_GROUP_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lmdbio/ranks/group/group.h"
-#include "lmdbio/ranks/launcher/rank_watch.h"
+#include "lmdbio/ranks/linked/rank_watch.h"
 #include "lmdbio/ranks/net/peer_links.h"
 
 namespace lmdbio::ranks {
+
+// Shared memory of another kind: where the system refuses files in memory, and on request.
+// Threads: one at a time.
+class WindowMaker {
+ public:
+  virtual ~WindowMaker() = default;
+
+  // Collective over `members`, which share memory.
+  // members     [> 1] ranks of the job, in the order of the group
+  // size_bytes  [the same on every rank]
+  // why_window  the refusal of the system; empty on request
+  // Errors: as Group::AllocateShared
+  virtual Result<std::unique_ptr<SharedMemory>> Allocate(std::span<const int> members,
+                                                         uint64_t size_bytes,
+                                                         std::string_view why_window) = 0;
+};
 
 class LinkedGroup final : public Group {
  public:
@@ -38,6 +56,9 @@ class LinkedGroup final : public Group {
   // From now on `watch` notices the end of ranks, for this group and its parts.
   void WatchBy(std::shared_ptr<RankWatch> watch);
 
+  // From now on this group and its parts have windows.
+  void MakeWindowsBy(std::shared_ptr<WindowMaker> windows) { windows_ = std::move(windows); }
+
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::string& host_name() const override { return host_name_; }
@@ -51,6 +72,7 @@ class LinkedGroup final : public Group {
   Result<std::unique_ptr<Group>> SplitByHost() override;
   Result<std::unique_ptr<Group>> Split(int color) override;
   Result<std::unique_ptr<SharedMemory>> AllocateShared(uint64_t size_bytes) override;
+  Result<std::unique_ptr<SharedMemory>> AllocateMpiWindow(uint64_t size_bytes) override;
   Status CheckRanks() override;
   Status CheckRanksWithin(std::chrono::milliseconds limit) override;
 
@@ -83,10 +105,11 @@ class LinkedGroup final : public Group {
   std::string host_name_;          // "" if all ranks share a host
   TreeNeighbours neighbours_;
   std::function<Status()> check_;
-  std::shared_ptr<RankWatch> watch_;  // may be null
+  std::shared_ptr<RankWatch> watch_;      // may be null
+  std::shared_ptr<WindowMaker> windows_;  // null without MPI
   uint64_t call_count_ = 0;
   bool is_broken_ = false;
 };
 
 }  // namespace lmdbio::ranks
-#endif  // LMDBIO_RANKS_LAUNCHER_LINKED_GROUP_H_
+#endif  // LMDBIO_RANKS_LINKED_LINKED_GROUP_H_

@@ -1,4 +1,4 @@
-#include "lmdbio/ranks/launcher/linked_group.h"
+#include "lmdbio/ranks/linked/linked_group.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,6 +20,7 @@
 #include "lmdbio/base/digest.h"
 #include "lmdbio/base/unique_fd.h"
 #include "lmdbio/ranks/group/host_memory.h"
+#include "lmdbio/ranks/group/same_size.h"
 #include "lmdbio/ranks/net/peer_address.h"
 #include "lmdbio/ranks/shm/anonymous_memory.h"
 
@@ -108,7 +109,8 @@ LinkedGroup::LinkedGroup(const LinkedGroup& whole, std::vector<int> members,
       own_host_(whole.own_host_),
       neighbours_(Neighbours(rank_, size_)),
       check_(whole.check_),
-      watch_(whole.watch_) {
+      watch_(whole.watch_),
+      windows_(whole.windows_) {
   bool spans_hosts = false;
   for (const int member : numbers_) {
     ranks_of_job_.push_back(whole.ranks_of_job_[static_cast<size_t>(member)]);
@@ -381,7 +383,20 @@ Result<std::unique_ptr<SharedMemory>> LinkedGroup::AllocateShared(uint64_t size_
         ErrorCode::kInvalidArgument,
         "shared memory was requested by ranks of several hosts: split the group by host first");
   }
-  return AllocateHostMemory(*this, size_bytes);
+  auto memory = AllocateHostMemory(*this, size_bytes);
+  // The code is the same on all ranks.
+  const bool is_refused = !memory && memory.error().code() == ErrorCode::kUnsupported;
+  if (!is_refused || !windows_) return memory;
+  return windows_->Allocate(ranks_of_job_, size_bytes, memory.error().message());
+}
+
+Result<std::unique_ptr<SharedMemory>> LinkedGroup::AllocateMpiWindow(uint64_t size_bytes) {
+  if (size_ == 1 || !windows_) return AllocateShared(size_bytes);
+  LMDBIO_TRY(const auto bytes, AllGather(std::as_bytes(std::span(&size_bytes, 1))));
+  std::vector<uint64_t> sizes(static_cast<size_t>(size_));
+  std::memcpy(sizes.data(), bytes.data(), bytes.size());
+  LMDBIO_TRY_VOID(CheckSameSize(sizes));
+  return windows_->Allocate(ranks_of_job_, size_bytes, "");
 }
 
 }  // namespace lmdbio::ranks

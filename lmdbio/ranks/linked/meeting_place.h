@@ -1,4 +1,4 @@
-// lmdbio/ranks/launcher/meeting_place.h - where ranks that know only their numbers find each other.
+// lmdbio/ranks/linked/meeting_place.h - where ranks that know only their numbers find each other.
 //
 // Each rank brings an entry, its addresses, and takes those of the few ranks that it will connect
 // to. So a large job moves little, and no rank needs the addresses of all.
@@ -6,8 +6,8 @@
 //   HostedMeeting  rank 0 listens at a port that all ranks know (hosted_meeting.h)
 //   StoreMeeting   a key-value store of the program, such as that of torch.distributed
 //                  (store_meeting.h)
-#ifndef LMDBIO_RANKS_LAUNCHER_MEETING_PLACE_H_
-#define LMDBIO_RANKS_LAUNCHER_MEETING_PLACE_H_
+#ifndef LMDBIO_RANKS_LINKED_MEETING_PLACE_H_
+#define LMDBIO_RANKS_LINKED_MEETING_PLACE_H_
 
 #include <cstddef>
 #include <span>
@@ -68,4 +68,4 @@ tl::unexpected<Error> OtherSize(int size, int size_of_rank_0);
 std::string NamesOfRanks(std::span<const int> ranks);
 
 }  // namespace lmdbio::ranks
-#endif  // LMDBIO_RANKS_LAUNCHER_MEETING_PLACE_H_
+#endif  // LMDBIO_RANKS_LINKED_MEETING_PLACE_H_
