@@ -129,6 +129,7 @@ Engine::~Engine() {
   }
   parts_.transport.Wake();
   if (thread_.joinable()) thread_.join();
+  parts_.health.set_on_check({});  // collectives that wait for the others to leave check it, too
 }
 
 // The destructor and the thread report the same failure, so the first of them does not matter.

@@ -56,7 +56,7 @@ class WatchfulHealth final : public ranks::Health {
   // health  must outlive this
   explicit WatchfulHealth(ranks::Health& health) : health_(health) {}
 
-  // Before any thread calls Check.
+  // While no other thread calls Check.
   void set_on_check(std::function<Status()> on_check) { on_check_ = std::move(on_check); }
 
   Status Check() override {

@@ -301,7 +301,7 @@ bool HostSegment::LeaveInPeace() {
   const auto is_closed = [&] { return shared.leaving.load() != kOpen; };
   while (!is_closed()) {
     shared.leaving_changed.WaitUnless(is_closed, std::chrono::milliseconds(100));
-    if (std::chrono::steady_clock::now() < give_up) continue;
+    if (std::chrono::steady_clock::now() < give_up && health_.Check()) continue;
     expected = kOpen;
     shared.leaving.compare_exchange_strong(expected, kAbandoned);
   }

@@ -115,8 +115,9 @@ class HostSegment {
   // Records `why` as the failure of all ranks, and wakes them. The first failure stays.
   void Stop(const Error& why);
 
-  // Waits for the others to leave, for at most 5 s. True if all have left without a failure: the
-  // ranks may release the memory collectively. All ranks get the same answer.
+  // Waits for the others to leave, for at most 5 s, and not if the health of the job fails. True if
+  // all have left without a failure: the ranks may release the memory collectively. All ranks get
+  // the same answer.
   bool LeaveInPeace();
 
  private:

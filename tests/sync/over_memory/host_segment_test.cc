@@ -10,6 +10,17 @@ namespace {
 
 ranks::SoloHealth solo_health;
 
+// Of a job that has lost a rank.
+class LostHealth final : public ranks::Health {
+ public:
+  Status Check() override {
+    ++check_count;
+    return Fail(ErrorCode::kPeerFailed, "rank 1 has ended unexpectedly");
+  }
+  void GiveUp(const Error&) override {}
+  int check_count = 0;
+};
+
 // Two ranks of one segment. This thread plays both in turn.
 struct TwoRanks {
   HostSegmentShape shape{.rank_count = 2, .slot_bytes = 64, .buffer_bytes = 64};
@@ -67,6 +78,15 @@ TEST_CASE("HostSegment: a rank that has done its work items waits for the others
   ranks.first.FinishPiece(2, 1);
   ranks.first.Stop(Error(ErrorCode::kPeerFailed, "enough"));  // or it would wait for ever
   CHECK_FALSE(ranks.first.Await(1));
+}
+
+TEST_CASE("HostSegment: a rank that leaves does not wait for one that has ended", "[collective]") {
+  const HostSegmentShape shape{.rank_count = 2, .slot_bytes = 64, .buffer_bytes = 64};
+  const test::SharedBytes memory(HostSegment::BytesNeeded(shape));
+  LostHealth health;
+  HostSegment alone(memory.bytes(), shape, 0, WaitMode::kSleep, health);
+  CHECK_FALSE(alone.LeaveInPeace());
+  CHECK(health.check_count == 1);  // and no more until the limit
 }
 
 }  // namespace
