@@ -2,6 +2,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -108,6 +109,15 @@ bool RefuseSystemCall(const RefusedCall& call) {
   const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// The C library falls back on clone, whose flags a filter can see.
+bool RefuseThreads() {
+  return RefuseSystemCall({.number = SYS_clone3, .error_number = ENOSYS}) &&
+         RefuseSystemCall({.number = SYS_clone,
+                           .error_number = EAGAIN,
+                           .argument = 0,
+                           .argument_bits = CLONE_THREAD});
 }
 
 void RefuseCallsIfAsked() {

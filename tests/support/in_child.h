@@ -41,6 +41,9 @@ struct RefusedCall {
 // process may not install a seccomp filter.
 bool RefuseSystemCall(const RefusedCall& call);
 
+// The same for new threads, as at the limit of processes (ulimit -u).
+bool RefuseThreads();
+
 // Refuses system calls to this process, if the environment asks for it: LMDBIO_TEST_NO_MEMFD for
 // memory without a file, so that ranks share windows of MPI; LMDBIO_TEST_NO_LISTEN, so that ranks
 // of MPI have no links. Ends the program with 77, a skip, if that is not possible.

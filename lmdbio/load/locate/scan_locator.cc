@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -46,14 +47,21 @@ class ScanLocator final : public Locator {
       if (list_.exact_count) *list_.exact_count += database.entry_count();
       list_.files.push_back({std::move(file), {}, {}});
     }
-    walker_ = std::thread([this] { Run(); });
+    try {
+      walker_ = std::thread([this] { Run(); });
+    } catch (const std::system_error& failure) {
+      End(Fail(ErrorCode::kResourceExhausted,
+               fmt::format("cannot start the thread of the page walk: {}; raise ulimit -u",
+                           failure.code().message()),
+               failure.code().value()));
+    }
   }
 
   ~ScanLocator() override {
     stop_.store(true);
     if (gather_) gather_->Stop();
     Stop();
-    walker_.join();
+    if (walker_.joinable()) walker_.join();
   }
 
   void Stop() override {

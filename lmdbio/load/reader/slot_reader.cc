@@ -3,7 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "lmdbio/base/check.h"
 #include "lmdbio/load/locate/clocks.h"
@@ -22,7 +25,15 @@ constexpr auto kSpaceCheckPeriod = std::chrono::milliseconds(4);
 SlotReader::SlotReader(SlotReaderParts parts)
     : parts_(std::move(parts)), queue_(parts_.plan_options) {
   OpenSources();
-  if (has_thread()) thread_ = std::thread([this] { Run(); });
+  if (!has_thread()) return;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& failure) {
+    Abandon(Error(ErrorCode::kResourceExhausted,
+                  fmt::format("cannot start the reading thread: {}; raise ulimit -u",
+                              failure.code().message()),
+                  failure.code().value()));
+  }
 }
 
 SlotReader::~SlotReader() {
@@ -86,12 +97,14 @@ void SlotReader::Run() {
   Status status = PinThisThread(parts_.cores);
   if (status) status = Work();
   // An error after a stop may be an effect of the stop, so the other ranks do not get it.
-  if (!status && !stop_.load()) {
-    parts_.planner->Abandon(status.error());
-    if (parts_.stagger) parts_.stagger->Abandon(status.error());
-    parts_.window->Fail(status.error());
-  }
+  if (!status && !stop_.load()) Abandon(status.error());
   CountProcessorTime();
+}
+
+void SlotReader::Abandon(const Error& error) {
+  parts_.planner->Abandon(error);
+  if (parts_.stagger) parts_.stagger->Abandon(error);
+  parts_.window->Fail(error);
 }
 
 // The time of a rank's own thread is counted by the rank.

@@ -73,8 +73,8 @@ struct SlotReaderParts {
 
 class SlotReader {
  public:
-  // Starts the thread, unless the rank reads. An error of the thread ends the stream for the whole
-  // host (Window::Fail).
+  // Starts the thread, unless the rank reads. An error of the thread, also that there is none, ends
+  // the stream for the whole host (Window::Fail).
   explicit SlotReader(SlotReaderParts parts);
 
   // Ends the thread. It starts no further read, and waits for the reads in flight.
@@ -106,6 +106,7 @@ class SlotReader {
  private:
   void OpenSources();
   void Run();
+  void Abandon(const Error& error);
   void CountProcessorTime();
   bool has_thread() const { return !parts_.in_place.rank_reads; }
   Status Work();

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <type_traits>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace lmdbio::load {
 namespace {
@@ -46,8 +49,11 @@ Result<std::unique_ptr<ReadTokens>> ReadTokens::Create(ranks::Group& readers,
   if (tree.parent) AddPeer(readers, *tree.parent, peers);
   for (const int child : tree.children) AddPeer(readers, child, peers);
   LMDBIO_TRY(auto links, ranks::PeerLinks::Open(readers, {peers, peers, known_as}));
-  return std::unique_ptr<ReadTokens>(
+  std::unique_ptr<ReadTokens> tokens(
       new ReadTokens(std::move(links), readers, std::move(cycles), std::move(peers)));
+  // A reader without a thread would never answer the others.
+  LMDBIO_TRY_VOID(ranks::Agree(readers, tokens->Start()));
+  return tokens;
 }
 
 ReadTokens::ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Group& readers,
@@ -57,9 +63,18 @@ ReadTokens::ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Gro
       peers_(std::move(peers)),
       cycles_(std::move(cycles)),
       vote_(cycles_.size() + 1, static_cast<uint64_t>(readers.size()), tree_.children.size(),
-            tree_.parent ? StaggerVote::TreePosition::kBelow : StaggerVote::TreePosition::kRoot) {
-  // The thread uses all other members, so it starts last.
-  server_ = std::thread([this] { Serve(); });
+            tree_.parent ? StaggerVote::TreePosition::kBelow : StaggerVote::TreePosition::kRoot) {}
+
+Status ReadTokens::Start() {
+  try {
+    server_ = std::thread([this] { Serve(); });
+  } catch (const std::system_error& failure) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("cannot start the thread of the tokens: {}; raise ulimit -u",
+                            failure.code().message()),
+                failure.code().value());
+  }
+  return {};
 }
 
 ReadTokens::~ReadTokens() {
@@ -68,7 +83,7 @@ ReadTokens::~ReadTokens() {
     is_closing_ = true;
   }
   links_->Wake();
-  server_.join();
+  if (server_.joinable()) server_.join();
 }
 
 // --- The reader's side ---

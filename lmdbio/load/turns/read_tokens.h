@@ -48,7 +48,9 @@ class ReadTokens {
   // token_counts  [at most kStaggerWaysMax - 1; the same on every rank] one independent set of
   //               token cycles for each number of tokens
   // known_as      the rank of this process in the whole job, for messages
-  // Errors:     kIo  the readers cannot reach each other
+  // Errors:     kIo                 the readers cannot reach each other
+  //             kResourceExhausted  no thread
+  //             kPeerFailed         another reader has one of these errors
   // Collective: over `readers`
   static Result<std::unique_ptr<ReadTokens>> Create(ranks::Group& readers,
                                                     std::span<const uint32_t> token_counts,
@@ -87,6 +89,8 @@ class ReadTokens {
 
   ReadTokens(std::unique_ptr<ranks::PeerLinks> links, const ranks::Group& readers,
              TokenCycles cycles, std::vector<int> peers);
+  // Starts the thread, which uses all other members.
+  Status Start();
   void Serve();
   void HearFrom(int peer);
   void Heed(int peer, const Message& message);

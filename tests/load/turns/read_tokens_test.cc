@@ -4,17 +4,23 @@
 #include "lmdbio/load/turns/read_tokens.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "lmdbio/ranks/group/thread_group.h"
 #include "tests/support/catch.h"
+#include "tests/support/in_child.h"
 
 namespace lmdbio::load {
 namespace {
+
+using test::InChild;
+using test::Verdict;
 
 struct TurnsOutcome {
   std::vector<std::string> wrong;  // [reader]
@@ -61,6 +67,28 @@ TEST_CASE("At most n readers hold n tokens, and all get their turns", "[exchange
   for (const std::string& why : outcome.wrong) CHECK(why.empty());
   CHECK(outcome.held_max.load() <= static_cast<int>(tokens));
   CHECK(outcome.held_max.load() >= 1);
+}
+
+TEST_CASE("A reader without a thread is an error of all readers", "[exchange][tokens]") {
+  const Verdict verdict = InChild([] {
+    bool can_refuse = true;
+    TurnsOutcome outcome;
+    outcome.wrong.resize(3);
+    ranks::RunAsThreads({3, 1}, [&](ranks::Group& group) {
+      if (group.rank() == 1) can_refuse = test::RefuseThreads();
+      const auto tokens = ReadTokens::Create(group, std::array<uint32_t, 1>{1}, group.rank());
+      if (!tokens) outcome.wrong[static_cast<size_t>(group.rank())] = tokens.error().message();
+    });
+    if (!can_refuse) return Verdict::kCannotTell;
+    const std::string words =
+        "cannot start the thread of the tokens: Resource temporarily unavailable; raise ulimit -u";
+    const std::string at = "rank 1 on host-1: ";
+    const std::vector<std::string> expected = {at + words, words, at + words};
+    for (const std::string& why : outcome.wrong) std::fprintf(stderr, "%s\n", why.c_str());
+    return outcome.wrong == expected ? Verdict::kRight : Verdict::kWrong;
+  });
+  if (verdict == Verdict::kCannotTell) WARN("skipped: threads cannot be refused here");
+  CHECK(verdict != Verdict::kWrong);
 }
 
 // A reader with trainers that hold all memory requests no token, and must not keep one.
