@@ -1,5 +1,7 @@
 #include "lmdbio/file/source/memory_room.h"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -58,12 +60,17 @@ uint64_t RoomOfGroups(std::filesystem::path group, const std::filesystem::path& 
   }
 }
 
+// Memory that nobody uses, without the cached files: less than what is available.
+uint64_t UnusedBytes() {
+  struct sysinfo found = {};
+  return ::sysinfo(&found) == 0 ? uint64_t{found.freeram} * found.mem_unit : 0;
+}
+
 }  // namespace
 
 uint64_t MemoryRoomBytes(const MemoryFiles& files) {
   const auto available_kib = ValueOf(files.meminfo, "MemAvailable:");
-  if (!available_kib) return 0;
-  uint64_t room = *available_kib * 1024;
+  uint64_t room = available_kib ? *available_kib * 1024 : UnusedBytes();
   std::ifstream groups(files.cgroup_of_process);
   std::string line;
   // Lines "0::/path" of version 2, "N:controllers:/path" of version 1.

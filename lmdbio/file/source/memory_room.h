@@ -18,8 +18,9 @@ struct MemoryFiles {
 
 // The number of bytes that this process can allocate without swapping and without being killed. It
 // is the smaller of the host's available memory and the rest of the control groups' limits (version
-// 2, or the memory controller of version 1). Reclaimable memory counts as free. 0 if the kernel
-// does not report it.
+// 2, or the memory controller of version 1). Reclaimable memory counts as free, except without
+// /proc, where the host's memory without a user is all that is known. 0 if the kernel does not
+// report it.
 uint64_t MemoryRoomBytes(const MemoryFiles& files = {});
 
 }  // namespace lmdbio::file
