@@ -13,7 +13,8 @@
 namespace lmdbio::load {
 namespace {
 
-// By the action that can help: free a resource, change a permission, restore the file.
+// By the action that can help: free a resource, change a permission, restore the file. All other
+// positive numbers are those of system calls on the file, such as ESTALE of NFS.
 ErrorCode CodeOf(int rc) {
   switch (rc) {
     case ENOENT:
@@ -38,10 +39,8 @@ ErrorCode CodeOf(int rc) {
     case MDB_VERSION_MISMATCH:
     case MDB_INCOMPATIBLE:
       return ErrorCode::kUnsupported;
-    case EIO:
-      return ErrorCode::kIo;
     default:
-      return ErrorCode::kInternal;
+      return rc > 0 ? ErrorCode::kIo : ErrorCode::kInternal;
   }
 }
 

@@ -1,6 +1,10 @@
-// Goal: if the system refuses a thread to one rank, all ranks of its host return an error.
+// Goal: a rank to which the system refuses a thread or a call returns an error, and so do all ranks
+// of its host.
 // Method: a filter refuses system calls to one of the threads that play ranks, in a child process.
+#include <sys/syscall.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <string>
 
@@ -82,6 +86,26 @@ TEST_CASE("A page walk without a thread is an error", "[loader][faults]") {
                    located.error().message() ==
                        "cannot start the thread of the page walk: Resource temporarily "
                        "unavailable; raise ulimit -u"
+               ? Verdict::kRight
+               : Verdict::kWrong;
+  }));
+}
+
+// As NFS answers for a file that was replaced on the server.
+TEST_CASE("What storage answers to liblmdb is an error of the storage", "[loader][faults]") {
+  const test::TempDir dir;
+  test::TinyDb db(dir.path());
+  test::FillOverflow(db);
+  db.Commit();
+  LoaderOptions options;
+  options.strategy = Strategy::kLmdb;
+  ExpectInChild(test::InChild([&] {
+    if (!test::RefuseSystemCall({SYS_pread64, ESTALE})) return Verdict::kCannotTell;
+    const auto solo = ranks::SoloGroup();
+    const auto loader = Loader::Open(*solo, db.data_file().string(), options);
+    if (!loader) std::fprintf(stderr, "%s\n", loader.error().message().c_str());
+    return !loader && loader.error().code() == ErrorCode::kIo &&
+                   loader.error().error_number() == ESTALE
                ? Verdict::kRight
                : Verdict::kWrong;
   }));
