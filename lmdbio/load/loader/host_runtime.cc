@@ -109,8 +109,11 @@ Status HostRuntime::OpenWindow() {
   Status allocated = memory_.AllocateWindow(*context_.member.host, Window::BytesNeeded(shape),
                                             context_.options.window_memory, huge_pages);
   if (!allocated) {
+    // A smaller budget helps against too little memory alone.
+    const bool is_too_much = allocated.error().code() == ErrorCode::kResourceExhausted;
     allocated = Fail(std::move(allocated).error().Within(
-        fmt::format("memory_budget_bytes (--memory-budget-bytes) is {}", budget_bytes)));
+        is_too_much ? fmt::format("memory_budget_bytes (--memory-budget-bytes) is {}", budget_bytes)
+                    : "the memory that the ranks of a host share"));
   }
   LMDBIO_TRY_VOID(ranks::Agree(context_.group, std::move(allocated)));
   if (context_.member.reader_index == 0 && context_.is_first_open &&

@@ -64,10 +64,12 @@ Result<std::unique_ptr<MeetingHost>> MeetingHost::Open(const Launch& launch) {
     const std::string ports =
         launch.port_count == 1 ? fmt::format("port {}", launch.first_port)
                                : fmt::format("any of the ports {} to {}", launch.first_port, port);
+    const bool is_taken = listener.error().error_number() == EADDRINUSE;
     return Fail(listener.error().code(),
-                fmt::format("rank 0 cannot listen at {} ({}): another job or program has it; set "
-                            "LMDBIO_MEETING to a free HOST:PORT on all ranks",
-                            ports, listener.error().message()),
+                fmt::format("rank 0 cannot listen at {} ({}){}", ports, listener.error().message(),
+                            is_taken ? ": another job or program has it; set LMDBIO_MEETING to a "
+                                       "free HOST:PORT on all ranks"
+                                     : ""),
                 listener.error().error_number());
   }
   std::unique_ptr<MeetingHost> host(new MeetingHost(launch, std::move(*listener), port));

@@ -32,7 +32,7 @@ class MeetingHost {
   // of the loopback, is not reachable from elsewhere.
   // Errors: kIo                 no port is free; names the ports and the reason
   //         kResourceExhausted  no descriptor, no thread
-  //         kInternal           no random numbers for the key of the job
+  //         kUnsupported        the system refuses random numbers for the key of the job
   static Result<std::unique_ptr<MeetingHost>> Open(const Launch& launch);
 
   // Sends what is still to be sent, for a second at most, and closes all connections. After a

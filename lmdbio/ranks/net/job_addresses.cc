@@ -84,7 +84,7 @@ Result<JobAddresses> OpenDoor(bool is_one_network, const AddressPlan& plan) {
 Result<JobKey> DrawJobKey() {
   JobKey key{};
   if (::getrandom(key.data(), key.size(), 0) == static_cast<ssize_t>(key.size())) return key;
-  return CallFailed(ErrorCode::kInternal, "getrandom", errno);
+  return CallFailed(ErrorCode::kUnsupported, "getrandom", errno);
 }
 
 std::vector<PeerAddress> JobAddresses::InOrderFor(int rank) const {

@@ -25,7 +25,7 @@ struct JobAddresses {
 };
 
 // A key that no other job has.
-// Errors: kInternal  the system has no random numbers
+// Errors: kUnsupported  the system refuses random numbers
 Result<JobKey> DrawJobKey();
 
 // The needs of this rank.

@@ -334,6 +334,20 @@ TEST_CASE("A window that is refused is refused by the name of its option", "[loa
   }
 }
 
+// A smaller budget would not help.
+TEST_CASE("A window that the system refuses is not the fault of its option", "[loader][fault]") {
+  const auto heard = HearOfWindows(
+      [](ranks::Group& host, uint64_t bytes) -> Result<std::unique_ptr<ranks::SharedMemory>> {
+        if (bytes < 1 << 20) return host.AllocateShared(bytes);
+        return Fail(ErrorCode::kUnsupported, "memfd_create: Operation not permitted");
+      },
+      [](const auto& opened) { return opened ? "" : opened.error().message(); });
+  for (const std::string& one : heard) {
+    CHECK(one ==
+          "the memory that the ranks of a host share: memfd_create: Operation not permitted");
+  }
+}
+
 TEST_CASE("A window of another kind is noted once for each host", "[loader][fault]") {
   const auto heard = HearOfWindows(
       [](ranks::Group& host, uint64_t bytes) -> Result<std::unique_ptr<ranks::SharedMemory>> {

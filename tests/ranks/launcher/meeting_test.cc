@@ -2,9 +2,11 @@
 // missing, the one that has ended, or the port or number that is wrong.
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -23,15 +25,19 @@
 #include "tests/ranks/forked_ranks.h"
 #include "tests/ranks/launcher/launched_ranks.h"
 #include "tests/support/catch.h"
+#include "tests/support/check_in_child.h"
 
 namespace lmdbio::ranks {
 namespace {
 
 using namespace std::chrono_literals;
+using test::CheckInChild;
 using test::FreePorts;
 using test::InThreads;
 using test::LaunchAt;
 using test::MeetingKind;
+using test::RefuseSystemCall;
+using test::Verdict;
 
 constexpr auto kShort = 1500ms;
 
@@ -176,6 +182,18 @@ TEST_CASE("Two jobs with one port do not mix", "[launcher]") {
     ExpectWords(second[0], "another job or program has it");
     ExpectWords(second[1], fmt::format("another job meets at port {}", port));
   }
+}
+
+// Another port would not help.
+TEST_CASE("A host that refuses sockets is not taken for a port that is taken", "[launcher]") {
+  const uint16_t port = FreePorts(1);
+  CheckInChild([&] {
+    if (!RefuseSystemCall({SYS_socket, EPERM})) return Verdict::kCannotTell;
+    CHILD_CHECK(
+        Heard(LaunchedGroup(LaunchAt(port, 0, 2))) ==
+        fmt::format("rank 0 cannot listen at port {} (socket: Operation not permitted)", port));
+    return Verdict::kRight;
+  });
 }
 
 TEST_CASE("Two processes with one number are refused", "[launcher]") {
