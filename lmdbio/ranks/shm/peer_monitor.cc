@@ -81,13 +81,19 @@ bool HasEnded(const UniqueFd& file) {
   return stat.error_number == ESRCH || (stat.state == 'Z' && stat.thread_count == 1);
 }
 
+// kind  "pid", "time"
+uint64_t NamespaceInode(const std::string& kind) {
+  struct stat found = {};
+  return ::stat(("/proc/self/ns/" + kind).c_str(), &found) == 0 ? found.st_ino : 0;
+}
+
 }  // namespace
 
 ProcessIdentity OwnIdentity() {
   ProcessIdentity own;
   own.pid = ::getpid();
-  struct stat found = {};
-  if (::stat("/proc/self/ns/pid", &found) == 0) own.pid_namespace = found.st_ino;
+  own.pid_namespace = NamespaceInode("pid");
+  own.time_namespace = NamespaceInode("time");
   own.start_time = ReadStat(OpenStat("self")).start_time;
   return own;
 }
@@ -102,8 +108,11 @@ bool PeerMonitor::Add(const ProcessIdentity& peer) {
   if (added.is_gone || !ProcIsOurs()) return added.is_gone || added.pidfd;
   added.stat = OpenStat(std::to_string(peer.pid));
   const uint64_t start_time = ReadStat(added.stat).start_time;
-  // With another start time, the number belongs to a later process.
-  added.is_gone = start_time != 0 && peer.start_time != 0 && start_time != peer.start_time;
+  // With another start time, the number belongs to a later process. The kernel shows each start
+  // time by the clock of this process.
+  const bool is_same_clock = peer.time_namespace == own.time_namespace;
+  added.is_gone =
+      is_same_clock && start_time != 0 && peer.start_time != 0 && start_time != peer.start_time;
   if (added.pidfd || added.is_gone) added.stat = UniqueFd();
   return added.pidfd || added.stat || added.is_gone;
 }

@@ -19,7 +19,9 @@ namespace lmdbio::ranks {
 struct ProcessIdentity {
   uint64_t pid_namespace = 0;  // inode of the namespace of the number; 0: unknown
   uint64_t start_time = 0;     // clock ticks since the start of the host; 0: unknown
-  int32_t pid = 0;             // within its namespace
+  // Inode of the namespace of that clock, which may be ahead of the host's; 0: unknown.
+  uint64_t time_namespace = 0;
+  int32_t pid = 0;  // within its namespace
   friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 static_assert(std::is_trivially_copyable_v<ProcessIdentity>);

@@ -2,6 +2,7 @@
 // and without pidfds, and never confuses two processes.
 #include "lmdbio/ranks/shm/peer_monitor.h"
 
+#include <sched.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <new>
 #include <optional>
@@ -152,6 +154,26 @@ TEST_CASE("PeerMonitor finds a peer that had ended before it was added", "[comm]
     CHILD_CHECK(monitor.Add(child.identity()));
     CHILD_CHECK(monitor.FindGone() == size_t{0});
     return Verdict::kRight;
+  });
+}
+
+// A container may have a time namespace, whose clock is ahead. The kernel adds the difference to
+// the start times of all processes.
+TEST_CASE("PeerMonitor knows a process by whose clock it has started", "[comm][peer_monitor]") {
+  CheckBothWays([] {
+    const Child other;
+    if (::unshare(CLONE_NEWTIME) != 0) return Verdict::kCannotTell;
+    std::ofstream offsets("/proc/self/timens_offsets");
+    if (!(offsets << "boottime 1000 0\n" << std::flush)) return Verdict::kCannotTell;
+    return test::InChild([&] {
+      PeerMonitor monitor;
+      CHILD_CHECK(monitor.Add(other.identity()));
+      CHILD_CHECK(!monitor.FindGone());
+      ::kill(other.pid(), SIGKILL);  // its parent alone could wait for its end
+      for (int tries = 0; tries < 10'000 && !monitor.FindGone(); ++tries) ::usleep(1000);
+      CHILD_CHECK(monitor.FindGone() == size_t{0});
+      return Verdict::kRight;
+    });
   });
 }
 
