@@ -1,12 +1,14 @@
 // bench/delayed_mount.cc - storage with a delay and little else, for benchmarks of single pages.
 //
 //   delayed_mount --file data.mdb --mountpoint DIR --delay-us 1000 --requests 64
+//   delayed_mount --file data.mdb --mountpoint DIR --error 5 --one-in 10
 //
 // Shows FILE as DIR/data.mdb. Each read of the mount waits for the delay, and --requests of them at
 // the same time. It is one process that answers out of a map of FILE, so only the kernel copies:
 // real storage would use no processor of the reader's machine at all. Two cores give some 40,000
 // pages of 4 KiB a second, eight times as many as scripts/remote-storage, which counts, limits the
-// rate and makes errors. It ends with the mount (umount), or by SIGTERM.
+// rate and makes errors. With --error, one of so many reads, which chance chooses, fails with this
+// errno. It ends with the mount (umount), or by SIGTERM.
 #define FUSE_USE_VERSION 312
 
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -44,8 +47,18 @@ struct Storage {
   struct stat stat = {};
   std::chrono::microseconds delay{0};
   uint32_t request_count = 1;
+  int error_number = 0;  // of reads that fail; 0: none
+  uint64_t one_in = 1;   // so many reads, one fails
 };
 Storage storage;  // constant while the mount exists
+std::atomic<uint64_t> read_count{0};
+
+// The multiplication of Fibonacci hashing spreads the failures over the reads.
+bool Fails() {
+  if (storage.error_number == 0) return false;
+  const uint64_t number = read_count.fetch_add(1) * 0x9E3779B97F4A7C15U;
+  return (number >> 32) % storage.one_in == 0;
+}
 
 struct stat StatOf(fuse_ino_t inode) {
   struct stat found = {};
@@ -102,6 +115,10 @@ void Read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset,
   thread_local bool has_slack = false;
   if (!has_slack) has_slack = ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs, 0, 0, 0) == 0;
   if (storage.delay.count() > 0) std::this_thread::sleep_for(storage.delay);
+  if (Fails()) {
+    fuse_reply_err(request, storage.error_number);
+    return;
+  }
   const off_t left = std::max<off_t>(storage.stat.st_size - offset, 0);
   fuse_reply_buf(request, left > 0 ? storage.bytes + offset : nullptr,
                  std::min(size, static_cast<size_t>(left)));
@@ -174,7 +191,9 @@ int main(int argc, char** argv) {
                                               "the file to show as data.mdb")(
       "mountpoint", po::value(&mountpoint)->required(), "an empty folder")(
       "delay-us", po::value(&delay_us)->default_value(1000), "microseconds of each read")(
-      "requests", po::value(&storage.request_count)->default_value(64), "reads at once");
+      "requests", po::value(&storage.request_count)->default_value(64), "reads at once")(
+      "error", po::value(&storage.error_number)->default_value(0), "errno of reads; 0: none fails")(
+      "one-in", po::value(&storage.one_in)->default_value(1), "of so many reads, one fails");
   try {
     po::variables_map given;
     po::store(po::parse_command_line(argc, argv, options), given);
@@ -187,8 +206,11 @@ int main(int argc, char** argv) {
     std::cerr << "delayed_mount: " << error.what() << '\n';
     return 2;
   }
-  if (delay_us < 0 || storage.request_count < 1 || storage.request_count > 1024) {
-    std::cerr << "delayed_mount: --delay-us is at least 0, and --requests 1 to 1024\n";
+  const bool is_known = storage.error_number >= 0 && storage.one_in >= 1;
+  if (delay_us < 0 || storage.request_count < 1 || storage.request_count > 1024 || !is_known) {
+    std::cerr
+        << "delayed_mount: --delay-us and --error are at least 0, --one-in is at least 1, and "
+           "--requests 1 to 1024\n";
     return 2;
   }
   storage.delay = std::chrono::microseconds(delay_us);
