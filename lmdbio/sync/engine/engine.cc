@@ -122,7 +122,7 @@ Engine::~Engine() {
   // The thread may wait inside a round or a collective, and only a failure ends these waits. After
   // the last barrier no rank waits for another, so no failure may be recorded.
   if (!is_peaceful_.load()) {
-    const Error why = ClosedError();
+    const Error why = WhyClosed();
     parts_.health.GiveUp(why);
     parts_.collectives.Stop(why);
     if (parts_.device != nullptr) parts_.device->Stop(why);
@@ -132,8 +132,11 @@ Engine::~Engine() {
   parts_.health.set_on_check({});  // collectives that wait for the others to leave check it, too
 }
 
-// The destructor and the thread report the same failure, so the first of them does not matter.
-Error Engine::ClosedError() const {
+// The destructor and the thread report the same failure, so the first of them does not matter. A
+// rank often closes because it has heard of the end of another one, which must be named then.
+Error Engine::WhyClosed() const {
+  const Status others = parts_.health.CheckRanks();
+  if (!others) return others.error().Copy();
   return {ErrorCode::kPeerFailed,
           fmt::format("rank {} has closed its synchronizer", parts_.transport.ranks().rank)};
 }
@@ -175,7 +178,7 @@ void Engine::Run(const CoreList& cores) {
     const Status first = parts_.health.Check();
     FailAll(first ? status.error() : first.error());
   } else if (!is_peaceful_.load()) {
-    FailAll(ClosedError());
+    FailAll(WhyClosed());
   } else {
     FailAll(
         Error(ErrorCode::kInvalidArgument, "the synchronizer was shut down; create another one"));

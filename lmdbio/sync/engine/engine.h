@@ -65,6 +65,10 @@ class WatchfulHealth final : public ranks::Health {
   }
   void GiveUp(const Error& why) override { health_.GiveUp(why); }
 
+  // As Check, in any thread, but looks at ranks only.
+  // Errors: kPeerFailed  as Check
+  Status CheckRanks() { return health_.Check(); }
+
  private:
   ranks::Health& health_;
   std::function<Status()> on_check_;
@@ -92,6 +96,9 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // All ranks have called Shutdown, and none waits for another any more.
+  bool is_peaceful() const { return is_peaceful_.load(); }
 
   // Starts the helper thread.
   // cores   where it may run; empty: anywhere
@@ -127,7 +134,7 @@ class Engine {
   Status StepPlan();
   void ReturnToRounds();
   void Rest(const IdleWait& wait);
-  Error ClosedError() const;
+  Error WhyClosed() const;
   void FailAll(const Error& why);
   void Note(const std::string& line) const;
 

@@ -253,11 +253,13 @@ Result<std::vector<std::byte>> MergeExtraBytes(Bytes a, Bytes b) {
 
 class Synchronizer::Impl {
  public:
-  Impl(const SyncOptions& wanted, const ranks::Group& group)
-      : options(wanted), rank(group.rank()), size(group.size()) {}
+  Impl(const SyncOptions& wanted, ranks::Group& own_group)
+      : options(wanted), group_of_job(own_group), rank(own_group.rank()) {}
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+
+  int size() const { return group_of_job.size(); }
 
   // Collective.
   Status Make(ranks::Group& group, SyncParts parts);
@@ -274,8 +276,8 @@ class Synchronizer::Impl {
   // Members are destroyed from the last to the first. So the engine ends its thread before the
   // members above it, which the thread uses.
   const SyncOptions options;
+  ranks::Group& group_of_job;
   const int rank;
-  const int size;
   Placement placement;
   std::unique_ptr<ranks::Health> health;
   std::unique_ptr<WatchfulHealth> watchful_health;
@@ -353,13 +355,20 @@ Status Synchronizer::Impl::MakeArena(ranks::Group& group,
   if (options.device_order != "auto") {
     LMDBIO_TRY(wanted.order, ParseOrder(options.device_order));
   }
-  return device->MakeArena(group, *collectives, wanted, DeviceTable(options, size),
+  return device->MakeArena(group, *collectives, wanted, DeviceTable(options, size()),
                            *watchful_health);
 }
 
+// A rank of another host that has ended may be known to the group only, through a loader. Then its
+// end is why this rank closes.
+//
 // Makes sure that no work of the GPU uses memory that is freed. After a failure of MPI's calls, MPI
 // may still write to the memory of the ring, too.
 Synchronizer::Impl::~Impl() {
+  if (engine != nullptr && !engine->is_peaceful()) {
+    const Status ended = group_of_job.CheckRanksWithin(std::chrono::milliseconds(0));
+    if (!ended) health->GiveUp(ended.error());
+  }
   engine.reset();
   if (device == nullptr || !device->has_ring()) return;
   const bool is_drained = device->Drain(std::chrono::steady_clock::now());
@@ -428,7 +437,7 @@ Status Synchronizer::Impl::Make(ranks::Group& group, SyncParts parts) {
              Coordinator::Create(
                  {.kind = kind, .cache_capacity = options.cache_capacity, .merge = MergeExtraBytes},
                  transport->ranks()));
-  LMDBIO_TRY(auto timeline, ranks::ForAll(group, OpenTimeline(options, rank, size)));
+  LMDBIO_TRY(auto timeline, ranks::ForAll(group, OpenTimeline(options, rank, size())));
   if (parts.log && rank == 0 && !group.note().empty()) parts.log(std::string(group.note()));
   if (parts.log && !options.placement.empty()) {
     parts.log(placement.Describe());
@@ -466,7 +475,7 @@ Result<std::vector<Handle>> Synchronizer::Impl::AddAll(std::vector<Submission> s
     if (submission.on_device && HasValues(submission.request)) {
       submission.request.memory = MemoryKind::kDevice;
     }
-    LMDBIO_TRY_VOID(CheckSubmission(submission, rank, size));
+    LMDBIO_TRY_VOID(CheckSubmission(submission, rank, size()));
     auto task = std::make_shared<Task>();
     task->submission = std::move(submission);
     task->queue = engine->queue();
@@ -497,7 +506,7 @@ Result<std::unique_ptr<Synchronizer>> Synchronizer::Create(ranks::Group& group,
 }
 
 int Synchronizer::rank() const { return impl_->rank; }
-int Synchronizer::size() const { return impl_->size; }
+int Synchronizer::size() const { return impl_->size(); }
 
 Result<Handle> Synchronizer::Submit(Submission submission) {
   LMDBIO_TRY_VOID(CheckName(submission.request.name));
@@ -586,7 +595,7 @@ std::vector<std::string> Synchronizer::Description() const {
   const SyncOptions& options = impl_->options;
   std::vector<std::string> lines;
   lines.push_back(fmt::format("coordinator {}, pacing {}, {} ranks", options.coordinator,
-                              options.pacing, impl_->size));
+                              options.pacing, impl_->size()));
   const PlanOptions& plan = impl_->engine->plan_options();
   lines.push_back(fmt::format("fusion up to {} bytes, cache of {} responses",
                               options.fusion_threshold_bytes, options.cache_capacity));

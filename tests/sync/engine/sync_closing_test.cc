@@ -79,5 +79,50 @@ TEST_CASE("Ranks that close do not wait for a rank that has ended after Shutdown
   CHECK(reports == std::vector<std::string>{"", "killed", ""});
 }
 
+// Rank 0 waits for a tensor, `closer` closes at the moment at which the victim has ended.
+std::string CloseBesideVictim(ranks::Group& group, ForkedJob& job, int closer, int victim) {
+  const UniqueFd process = ProcessOf(group, victim);
+  ranks::HookedGroup hooked(
+      group, [](ranks::Group& host, uint64_t bytes) { return host.AllocateShared(bytes); });
+  hooked.set_ended([&]() -> Status {
+    if (!HasEnded(process, 0ms)) return {};
+    return Fail(ErrorCode::kPeerFailed, fmt::format("rank {} has ended unexpectedly", victim));
+  });
+  auto made = Synchronizer::Create(hooked, {}, {});
+  if (!made) return made.error().message();
+  std::vector<float> values(100, 1);
+  if (!SyncJob::Sum(**made, "w", values)) return "Sum";
+  job.SayReady();
+  if (group.rank() == victim) ::pause();
+  if (group.rank() == closer) {
+    if (!HasEnded(process, 60s)) return "the victim lives";
+    made->reset();
+    return "";
+  }
+  const Status summed = SyncJob::Sum(**made, "lacking", values);
+  const std::string heard = summed ? "no error" : summed.error().message();
+  const std::string wanted = fmt::format("rank {} has ended unexpectedly", victim);
+  return heard.find(wanted) != std::string::npos ? "" : heard;
+}
+
+TEST_CASE("A rank that closes because another one has ended is not taken for it",
+          "[sync][failure][closing]") {
+  struct Scene {
+    int closer;
+    int victim;
+    int ranks_per_host;
+  };
+  // The victim of another host is no neighbour of the closer, which knows it by the group only.
+  const Scene scene = GENERATE(Scene{1, 2, 3}, Scene{2, 1, 3}, Scene{1, 2, 2});
+  CAPTURE(scene.closer, scene.victim, scene.ranks_per_host);
+  const auto reports = ReportsWithout(
+      scene.victim, 3, scene.ranks_per_host, [&](ranks::Group& group, ForkedJob& job) {
+        return CloseBesideVictim(group, job, scene.closer, scene.victim);
+      });
+  std::vector<std::string> expected(3);
+  expected[static_cast<size_t>(scene.victim)] = "killed";
+  CHECK(reports == expected);
+}
+
 }  // namespace
 }  // namespace lmdbio::sync
