@@ -11,6 +11,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -35,6 +36,8 @@ namespace {
 constexpr int kChildrenMax = 4;
 // How often a waiting rank looks for ranks that have ended.
 constexpr auto kCheckPeriod = std::chrono::milliseconds(100);
+// Between two looks of a rank that has lost a neighbour and wants to know why.
+constexpr auto kReasonPause = std::chrono::milliseconds(5);
 // Of all ranks together in one message.
 constexpr uint64_t kPieceBytesMax = uint64_t{1} << 28;
 
@@ -151,7 +154,14 @@ Status LinkedGroup::CheckRanks() {
 }
 
 Status LinkedGroup::CheckRanksWithin(std::chrono::milliseconds limit) {
-  return watch_ ? watch_->CheckWithin(limit) : CheckRanks();
+  if (watch_) return watch_->CheckWithin(limit);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  Status alive = CheckRanks();
+  while (alive && check_ && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(kReasonPause);
+    alive = CheckRanks();
+  }
+  return alive;
 }
 
 std::string LinkedGroup::WordsOf(const CallHead& head) {
@@ -178,9 +188,10 @@ Error LinkedGroup::Break(Error reason) {
 }
 
 // A neighbour has closed its link. If it has died, the watch hears that, too. If it has failed
-// because another rank has died, the watch names that one.
-Error LinkedGroup::ReasonOfLoss(const Error& loss) const {
-  const Status found = watch_ ? watch_->CheckWithin(kReasonLimit) : Status();
+// because another rank has died, the watch names that one. While ranks connect there is no watch,
+// but the meeting place, which tells the same.
+Error LinkedGroup::ReasonOfLoss(const Error& loss) {
+  const Status found = CheckRanksWithin(kReasonLimit);
   return found ? loss.Copy() : found.error().Copy();
 }
 

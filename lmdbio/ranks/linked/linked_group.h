@@ -92,7 +92,7 @@ class LinkedGroup final : public Group {
   Result<std::vector<std::byte>> GatherPiece(CollectiveKind kind, Bytes mine);
   Status BroadcastPiece(int root, MutableBytes piece);
   int TowardsRoot(int root) const;
-  Error ReasonOfLoss(const Error& loss) const;
+  Error ReasonOfLoss(const Error& loss);
   Error Break(Error reason);
 
   int rank_;

@@ -101,5 +101,21 @@ TEST_CASE("A message without a whole head is refused", "[launcher]") {
   CHECK(WhyNot(group.Barrier()) == "rank 0 has sent a malformed part of a collective call");
 }
 
+// Rank 0 has given up because of rank 5, which the meeting place tells a moment later.
+TEST_CASE("Before there is a watch, the meeting place knows why a neighbour has gone",
+          "[launcher]") {
+  const int neighbours[] = {0};
+  int look_count = 0;
+  const auto check = [&]() -> Status {
+    if (++look_count < 4) return {};
+    return Fail(ErrorCode::kPeerFailed, "rank 5 has ended during the meeting of the ranks");
+  };
+  const auto group = [&] {
+    test::ForeignLinks links(2, neighbours);
+    return LinkedGroup(1, 2, links.TakeLinks(), check);
+  };  // its ends are closed
+  CHECK(WhyNot(group().Barrier()) == "rank 5 has ended during the meeting of the ranks");
+}
+
 }  // namespace
 }  // namespace lmdbio::ranks
