@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kStateBytes = 1024;
 constexpr size_t kStatesMax = 512;
-constexpr size_t kEntriesMax = 80'000;
+// Two epochs of the largest database, of which half came twice, on one rank.
+constexpr size_t kEntriesMax = 400'000;
 constexpr size_t kErrorBytes = 2048;
 
 // Positions that no record has.

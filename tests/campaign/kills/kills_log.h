@@ -43,7 +43,7 @@ class KillLog {
   enum class End : uint32_t { kNone, kFinished, kFailed };
 
   // memory  [kBytes], zeros at first
-  static constexpr size_t kBytes = size_t{2} << 20;
+  static constexpr size_t kBytes = size_t{8} << 20;
   explicit KillLog(std::byte* memory);
 
   void Enter(KillPhase phase);
