@@ -91,7 +91,8 @@ JobResult Reduce(const JobPlace& /*place*/, const ranks::Launch& launch) {
     LMDBIO_TRY(sync::Handle handle, synchronizer->Submit(sync::AllReduceOf(
                                         "gradient", values.data(), values.data(), kFloatCount)));
     LMDBIO_TRY_VOID(handle.Wait());
-    const auto sum = static_cast<float>(launch.size * (launch.size + 1) / 2);
+    float sum = 0;
+    for (int rank = 0; rank < launch.size; ++rank) sum += static_cast<float>(rank + 1);
     if (!std::all_of(values.begin(), values.end(), [&](float one) { return one == sum; })) {
       ThrowWrong("a sum is wrong");
     }

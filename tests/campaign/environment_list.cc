@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -14,6 +13,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -207,11 +207,11 @@ void EnterSmallGroup(uint64_t megabytes, Helpers& helpers) {
 }
 
 void AddLimits(std::vector<JobEnvironment>& list) {
-  for (const rlim_t count : {4, 8, 12, 16, 24, 32, 64}) {
+  for (const unsigned count : {4U, 8U, 12U, 16U, 24U, 32U, 64U}) {
     list.push_back(
         UnlessSanitized(LimitOf(fmt::format("descriptors.{}", count), RLIMIT_NOFILE, count)));
   }
-  for (const uint64_t megabytes : {1, 16, 64, 128, 256, 300, 512}) {
+  for (const unsigned megabytes : {1U, 16U, 64U, 128U, 256U, 300U, 512U}) {
     list.push_back(LimitOfMaps(megabytes));
   }
   list.push_back(LimitOf("file-size.0", RLIMIT_FSIZE, 0));
@@ -222,7 +222,7 @@ void AddLimits(std::vector<JobEnvironment>& list) {
   list.push_back(LimitOfNobody("signals.0", RLIMIT_SIGPENDING, 0));
   list.push_back(LimitOfNobody("processes.1", RLIMIT_NPROC, 1));
   list.push_back(LimitOfNobody("processes.6", RLIMIT_NPROC, 6));
-  for (const uint64_t megabytes : {64, 128}) {
+  for (const unsigned megabytes : {64U, 128U}) {
     list.push_back(Host(fmt::format("limit.group-memory.{}m", megabytes), Demand::kRightBytes,
                         [=](JobPlace&, Helpers& helpers) { EnterSmallGroup(megabytes, helpers); }));
   }

@@ -13,13 +13,13 @@
 //
 // An environment that this system or user cannot have is counted as skipped; --verbose names it.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -288,7 +288,7 @@ CaseOutcome RunCase(const EnvironmentCase& one, const JobPlace& place) {
 
 class Environments {
  public:
-  Environments(fs::path folder, bool is_verbose)
+  Environments(const fs::path& folder, bool is_verbose)
       : folder_(fs::absolute(folder)),
         is_verbose_(is_verbose),
         programs_(fs::read_symlink("/proc/self/exe").parent_path()),
@@ -311,7 +311,8 @@ class Environments {
       one.job = jobs_[random.Below(jobs_.size())];
     } while (one.job.is_program && one.environment.breaks_programs);
     const bool is_alone = one.environment.enter_rank && random.Below(2) == 0;
-    if (is_alone) one.only_rank = static_cast<int>(random.Below(one.job.rank_count));
+    if (is_alone)
+      one.only_rank = static_cast<int>(random.Below(static_cast<uint64_t>(one.job.rank_count)));
     return TryCase(one);
   }
 

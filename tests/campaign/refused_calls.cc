@@ -2,13 +2,13 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -132,11 +132,16 @@ constexpr std::array kNeverRefused = {
 
 #undef LMDBIO_LISTED
 
-constexpr std::array kErrors = {std::pair{EPERM, "EPERM"}, std::pair{ENOSYS, "ENOSYS"},
-                                std::pair{EACCES, "EACCES"}};
+struct ListedError {
+  std::string_view name;
+  int number = 0;
+};
 
-void Refuse(const ListedCall& call, int error_number) {
-  Need(RefuseSystemCall({.number = call.number, .error_number = error_number}),
+constexpr std::array kErrors = {ListedError{"EPERM", EPERM}, ListedError{"ENOSYS", ENOSYS},
+                                ListedError{"EACCES", EACCES}};
+
+void Refuse(const ListedCall& call, const ListedError& error) {
+  Need(RefuseSystemCall({.number = call.number, .error_number = error.number}),
        "a filter of system calls");
 }
 
@@ -182,9 +187,9 @@ JobEnvironment CallEnvironment(std::string name, std::function<void(int rank)> e
 std::vector<JobEnvironment> RefusedCallEnvironments() {
   std::vector<JobEnvironment> list;
   for (const ListedCall& call : kRefusedCalls) {
-    for (const auto& [number, name] : kErrors) {
-      list.push_back(CallEnvironment(fmt::format("refused.{}.{}", call.name, name),
-                                     [call, number](int) { Refuse(call, number); }));
+    for (const ListedError& error : kErrors) {
+      list.push_back(CallEnvironment(fmt::format("refused.{}.{}", call.name, error.name),
+                                     [call, error](int) { Refuse(call, error); }));
     }
   }
   list.push_back(CallEnvironment("listed-calls", [](int) { TrapUnlistedCalls(); }));
@@ -195,17 +200,15 @@ std::vector<JobEnvironment> RefusedCallEnvironments() {
 JobEnvironment TwoRefusedCalls(Random& random) {
   ListedCall first = kRefusedCalls[random.Below(kRefusedCalls.size())];
   ListedCall second = kRefusedCalls[random.Below(kRefusedCalls.size())];
-  const auto [first_number, first_name] = kErrors[random.Below(kErrors.size())];
-  const auto [second_number, second_name] = kErrors[random.Below(kErrors.size())];
-  std::string name =
-      fmt::format("refused.{}.{}+{}.{}", first.name, first_name, second.name, second_name);
-  // A filter is made by prctl, which is refused last.
-  return CallEnvironment(std::move(name), [=](int) {
-    const bool is_swapped = first.number == SYS_prctl;
-    Refuse(is_swapped ? second : first, is_swapped ? second_number : first_number);
-    if (first.number == second.number) return;
-    Refuse(is_swapped ? first : second, is_swapped ? first_number : second_number);
-  });
+  const ListedError first_error = kErrors[random.Below(kErrors.size())];
+  const ListedError second_error = kErrors[random.Below(kErrors.size())];
+  if (first.number == SYS_prctl) std::swap(first, second);  // which makes the other filter
+  return CallEnvironment(fmt::format("refused.{}.{}+{}.{}", first.name, first_error.name,
+                                     second.name, second_error.name),
+                         [=](int) {
+                           Refuse(first, first_error);
+                           if (first.number != second.number) Refuse(second, second_error);
+                         });
 }
 
 std::string NeverRefusedCalls() {
