@@ -56,7 +56,7 @@ TEST_CASE("A rank that is killed while others open or close is named within 5 s"
   const auto script = [&](ranks::Group& group) {
     return UseLoader(group, db.data_file().string(), options);
   };
-  CHECK(StrikeAll(3, SIGKILL, 1, script) == std::vector<std::string>());
+  CHECK(StrikeAll(3, SIGKILL, 2, script) == std::vector<std::string>());
 }
 
 TEST_CASE("A rank that is stopped while others open or close is named within 5 s",

@@ -120,7 +120,7 @@ std::vector<std::string> StrikeAll(int size, int signal, int step,
   std::vector<std::string> faults;
   int struck_count = 0;
   for (int victim = 0; victim < size; ++victim) {
-    for (int call = 0;; call += step) {
+    for (int call = victim % step;; call += step) {
       StrikeResult result = RunStruck({size, victim, signal, call}, script);
       faults.insert(faults.end(), result.faults.begin(), result.faults.end());
       if (!result.is_struck) break;

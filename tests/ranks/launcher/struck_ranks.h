@@ -32,8 +32,9 @@ struct StrikeResult {
 StrikeResult RunStruck(const Strike& strike,
                        const std::function<Status(ranks::Group& group)>& script);
 
-// Strikes at calls 0, step, 2 * step and so on, with each rank as the victim, until the script has
-// no further call. Returns all faults; a line without any if no rank was struck.
+// Strikes at every `step`th call, with each rank as the victim, until the script has no further
+// call. Neighbours begin with different calls, so that each call is struck in some rank if `step`
+// is at most `size`. Returns all faults; a line without any if no rank was struck.
 std::vector<std::string> StrikeAll(int size, int signal, int step,
                                    const std::function<Status(ranks::Group& group)>& script);
 

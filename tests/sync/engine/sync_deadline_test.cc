@@ -29,7 +29,7 @@ TEST_CASE("A rank that is killed while others create a synchronizer is named wit
   SyncOptions options;
   options.coordinator = GENERATE("topo", "caramel");
   const auto script = [&](ranks::Group& group) { return UseSynchronizer(group, options); };
-  CHECK(StrikeAll(3, SIGKILL, 1, script) == std::vector<std::string>());
+  CHECK(StrikeAll(3, SIGKILL, 2, script) == std::vector<std::string>());
 }
 
 TEST_CASE("A rank that is stopped while others create a synchronizer is named within 5 s",
