@@ -11,8 +11,6 @@
 namespace lmdbio::sync {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr uint64_t kRowCountMax = 64;
 
 // The next measurement, from rank 0.
@@ -30,8 +28,8 @@ Status Share(const WireJob& job, TrialCommand& order) {
 
 class WireTrial {
  public:
-  WireTrial(const WireJob& job, const TriedAllReduce& all_reduce)
-      : job_(job), all_reduce_(all_reduce) {}
+  WireTrial(const WireJob& job, const TriedAllReduce& all_reduce, const TrialClock& clock)
+      : job_(job), all_reduce_(all_reduce), clock_(clock) {}
 
   // On rank 0, as TimedCalls.
   Result<WireSeconds> Try(uint64_t bytes, const WireChoice& choice, int rounds) {
@@ -72,9 +70,9 @@ class WireTrial {
                         .type = DataType::kFloat32};
     std::vector<WireSeconds> times;
     for (uint64_t round = 0; round < order.rounds; ++round) {
-      const auto begin = Clock::now();
+      const auto begin = clock_();
       LMDBIO_TRY_VOID(all_reduce_(order.choice, values));
-      if (round > 0) times.emplace_back(Clock::now() - begin);
+      if (round > 0) times.emplace_back(clock_() - begin);
     }
     // The median, because the least time is that of a call in which no rank waited for a core. With
     // more ranks than cores most calls do.
@@ -85,6 +83,7 @@ class WireTrial {
 
   const WireJob& job_;
   const TriedAllReduce& all_reduce_;
+  const TrialClock& clock_;
   // Memory of messages.
   TrialCommand order_;
   std::vector<float> values_;
@@ -105,12 +104,12 @@ struct SharedTable {
 };
 
 Result<MeasuredWire> Lead(WireTrial& trial, const WireSearchSpace& space,
-                          std::chrono::milliseconds trial_time) {
-  const auto begin = Clock::now();
+                          std::chrono::milliseconds trial_time, const TrialClock& clock) {
+  const auto begin = clock();
   const auto calls = [&trial](uint64_t bytes, const WireChoice& choice, int rounds) {
     return trial.Try(bytes, choice, rounds);
   };
-  const auto elapsed = [begin]() -> WireSeconds { return Clock::now() - begin; };
+  const auto elapsed = [&clock, begin]() -> WireSeconds { return clock() - begin; };
   LMDBIO_TRY(MeasuredWire measured, SearchWire(space, trial_time, calls, elapsed));
   LMDBIO_TRY_VOID(trial.End());
   return measured;
@@ -120,11 +119,11 @@ Result<MeasuredWire> Lead(WireTrial& trial, const WireSearchSpace& space,
 
 Result<MeasuredWire> MeasureWire(const WireJob& job, const WireSearchSpace& space,
                                  std::chrono::milliseconds trial_time,
-                                 const TriedAllReduce& all_reduce) {
-  auto trial = std::make_unique<WireTrial>(job, all_reduce);
+                                 const TriedAllReduce& all_reduce, const TrialClock& clock) {
+  auto trial = std::make_unique<WireTrial>(job, all_reduce, clock);
   Result<MeasuredWire> measured = MeasuredWire();
   if (job.wire.rank() == 0) {
-    measured = Lead(*trial, space, trial_time);
+    measured = Lead(*trial, space, trial_time, clock);
   } else if (Status followed = trial->Follow(); !followed) {
     measured = Fail(std::move(followed).error());
   }

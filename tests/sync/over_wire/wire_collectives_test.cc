@@ -171,24 +171,25 @@ TEST_CASE("An algorithm without chunk size or depth is measured", "[collective][
   if (options.chunk_bytes > 0) CHECK(text.find("chunks of 100000 bytes") != std::string::npos);
 }
 
-// By ring every fourth call takes no time, and the others 10 ms.
+// By ring every fourth call takes 0.1 ms, and the others 10 ms.
 TEST_CASE("A trial chooses by the usual time, not by the least", "[collective][wire]") {
   std::vector<MeasuredWire> found(2);
   ranks::RunAsThreads({2}, [&](ranks::Group& group) {
     auto wire = OpenLinkWire(group, Healthy(), {});
     WireScratch scratch;
     int ring_calls = 0;
+    Clock::time_point now{};
     const auto all_reduce = [&](const WireChoice& choice, const Values&) -> Status {
-      std::chrono::milliseconds time(10);
+      std::chrono::microseconds time(10'000);
       if (choice.algorithm == WireAlgorithm::kDoubling) time = std::chrono::milliseconds(3);
       if (choice.algorithm == WireAlgorithm::kHalving) time = std::chrono::milliseconds(1);
       const bool is_ring = choice.algorithm == WireAlgorithm::kRing;
-      if (is_ring && ++ring_calls % 4 == 0) time = std::chrono::milliseconds(0);
-      std::this_thread::sleep_for(time);
+      if (is_ring && ++ring_calls % 4 == 0) time = std::chrono::microseconds(100);
+      now += time;
       return {};
     };
     auto measured = MeasureWire({**wire, scratch, 4096, 1}, {.rank_count = 2},
-                                std::chrono::seconds(1), all_reduce);
+                                std::chrono::seconds(20), all_reduce, [&now] { return now; });
     if (measured) found[static_cast<size_t>(group.rank())] = std::move(*measured);
     static_cast<void>(group.Barrier());
   });
